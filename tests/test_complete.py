@@ -1,7 +1,5 @@
 """Lists that have to be complete: what is forgotten in one of them would be found by an operator."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

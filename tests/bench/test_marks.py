@@ -1,9 +1,7 @@
 """What the benchmark's parts come to: their marks, and the sections that they have on the page."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from bench.peers import page
 from bench.sitting import BARE_COMMITS, SILVER, WARM, Fact, Measurement, RoundStart, Sitting
 from bench.streams import BARE_LOAD, STREAMS_LOAD, Case
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def taken(name: str, pattern: str, *seconds: float, records: int = 100, peak_bytes: int | None = None) -> list[Measurement]:

@@ -1,26 +1,20 @@
 """A Bronze of version 0.1 lacks some columns: it gets them with the next ingest, and nothing else changes."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.protocol import bronze_owner
+from lakehouse.run.context import Run
 from pipelines import bronze_to_silver, maintenance
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 
 def test_a_bronze_of_0_1_is_read_without_the_columns_and_continued_with_them(

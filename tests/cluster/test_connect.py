@@ -1,26 +1,21 @@
 """A smoke test over a real Spark Connect server: its commands leave tables that equal those of a classic session."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs import cli
 from jobs.readers import files as query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
-
-if TYPE_CHECKING:
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 

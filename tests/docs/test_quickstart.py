@@ -1,23 +1,16 @@
 """README's quickstart, from the producer to the answers that it shows; and the demo."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.cli import main
 from tests.docs.command_lines import Line, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

@@ -1,23 +1,18 @@
 """The result of the long run: raw numbers as JSON, and `docs/faults.md` from them and the template `page.md`."""
 
-from __future__ import annotations
-
+import argparse
 import json
 import statistics
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from bench.machine import conditions
-
-if TYPE_CHECKING:
-    import argparse
-
-    from pyspark.sql import SparkSession
-
-    from tests.faults.arm import Arm
+from tests.faults.arm import Arm
 
 RECOVERY_SECONDS = 5.0
 """The most that recovery may add to the next run."""

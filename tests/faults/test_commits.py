@@ -1,23 +1,16 @@
 """SIGKILL exactly before and after the link that makes a Delta commit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
 from tests.faults.kills import Commit, Durations
+from tests.faults.pool import Runner
 from tests.faults.test_two_runs import bronze, load, rejects, silver
 from tests.support import strace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

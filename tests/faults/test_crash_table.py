@@ -5,23 +5,25 @@ run came to the point: that is what a killed process leaves. In each protocol on
 the interleavings, and `make faults` random moments.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
+from lakehouse.run.context import Run
 from pipelines.operate import accept_topic, erasure, gate_decision
 from pipelines.recover import rebuild
 from silver.state.request import Erase, Request, Reset, Wanted
 from tests.faults.kills import _ELSEWHERE, STAGES, Durations, Point, crash_points
+from tests.faults.pool import Runner
 from tests.faults.table import (
     ANN,
     OF_ANN,
@@ -41,14 +43,6 @@ from tests.support.bronze import Record
 from tests.support.kafka import Sent, delete_records, send
 from tests.support.silver import message
 from tests.support.stages import require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

@@ -1,26 +1,19 @@
 """SIGTERM, as schedulers send it, and Ctrl-C: the run leaves, says so, and the next one finishes what was begun."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
 from tests.faults.test_two_runs import bronze, load, silver
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

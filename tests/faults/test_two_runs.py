@@ -1,28 +1,21 @@
 """Two and three processes over one root at once: one of them stopped in the middle and woken, too late."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
+from tests.faults.pool import Runner
 from tests.support.bronze import Record, put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 

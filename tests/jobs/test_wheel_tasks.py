@@ -1,26 +1,19 @@
 """The wheel's entry points as a wheel task calls them: found by name, in a process of the platform's, parameters as flags."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import GateFailedError
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -1,14 +1,14 @@
 """Tables that a catalog names, and their views: what a stream lacks, and where its producer can go on."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.readers.lag import positions
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import bronze_to_silver, medallion
@@ -16,13 +16,6 @@ from pipelines.job import Job
 from pipelines.recover.rebuild import rebuild
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -1,18 +1,19 @@
 """Every type of a payload through every stage and every reader; fields that are added, and what asks for a rebuild instead."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
 
 from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import ContractError
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import steps
@@ -20,12 +21,6 @@ from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, published, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 

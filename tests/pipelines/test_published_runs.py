@@ -5,14 +5,13 @@ its jumps, and ends with a thousand numbers after the last landing. So the block
 again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
@@ -27,11 +26,6 @@ from tests.support.published import (
     PULSAR,
 )
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -1,9 +1,9 @@
 """Kafka behind TLS, a login and rights: from `init` to Gold, and what is said where one of them is wrong."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +11,6 @@ from jobs import cli
 from tests.support.kafka import sequenced
 from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, secured_broker
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

@@ -1,14 +1,14 @@
 """Which topics a load decides: those of the config. What Bronze holds of others waits, and is not lost."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bronze.progress import topic_registry
 from bronze.progress.topic_registry import Topic
@@ -22,19 +22,12 @@ from pipelines import bronze_to_silver, medallion
 from pipelines.job import Job
 from pipelines.recover import rebuild
 from silver.load import steps
-from silver.state.request import Erase, Request, Reset, Wanted
+from silver.state.request import Erase, Kind, Request, Reset, Wanted
 from tests.pipelines.operate.test_requests import asked
 from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from silver.state.request import Kind
 
 pytestmark = pytest.mark.spark
 

@@ -1,31 +1,25 @@
 """Topics with rules of their own in one pipeline: from Bronze to Gold, and through all that reads them again."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.readers.why import why
 from lakehouse.errors import ContractError, RulesChangedError
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from pipelines import arrival_order, bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.state.request import Request, Wanted
 from tests.support.bronze import Record, put
+from tests.support.prepared import Histories, History
 from tests.support.small_config import small_config
 from tests.support.stages import ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 

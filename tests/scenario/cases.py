@@ -1,9 +1,9 @@
 """Every command over the scenario: how it is called, what it may end with, and why a state is left out."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import tidemark
 from jobs.process.output import plain
@@ -11,11 +11,6 @@ from lakehouse.escape import brief
 from tests.scenario.corpus import ERASED, FORGED, LATE
 from tests.scenario.corpus import TEXTS as NAMES
 from tests.scenario.lakehouse import ORDERS, TEXTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 TEXT, JSON, CSV, TABLE, PARQUET = "text", "json", "csv", "table", "parquet"
 BOTH = (TEXT, JSON)

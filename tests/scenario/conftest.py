@@ -1,13 +1,14 @@
 """The scenario, once for each test process: plain, with cleaned logs, and in S3."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.cli.commands import main
 from lakehouse.run.context import Run
 from tests.conftest import Events, reaching
@@ -15,13 +16,6 @@ from tests.scenario.lakehouse import Scenario, build, written
 from tests.support.cleaned import clean
 from tests.support.object_store import BUCKET, new_root, section, storage
 from tests.support.places import upload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
 
 MOST_CHARACTERS = 2_000_000
 """What a command may print over the scenario, whose longest name has 300,000 bytes."""

@@ -1,27 +1,22 @@
 """The scenario: a lakehouse made once from a hostile corpus by the pipeline itself, and copied as files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bronze.dev_broker.broker import create_topic
 from jobs.cli.commands import main
 from lakehouse.config.load import load
 from lakehouse.delta.stored_files import files_of
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.scenario import corpus
 from tests.support.kafka import send
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from lakehouse.settings.pipeline import Settings
 
 TEXTS, ORDERS = "scenario-texts", "scenario-orders"
 FOLDER = "lakehouse"
@@ -56,7 +51,7 @@ class Scenario:
         """The folder of its tables, where they are in one."""
         return self.file.parent / FOLDER
 
-    def copy_to(self, folder: Path) -> Scenario:
+    def copy_to(self, folder: Path) -> "Scenario":
         """Copy the tables into another folder: Delta's paths are relative."""
         shutil.copytree(self.root, folder / FOLDER)
         return written(folder, {**self.config, "lakehouse": {"root": str(folder / FOLDER)}})

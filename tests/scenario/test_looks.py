@@ -1,12 +1,13 @@
 """Every command that only looks, in every form: it commits nothing, and prints what is escaped, bounded and Python's answer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import typer
+from pyspark.sql import SparkSession
 
 from jobs.cli import commands, sql_report
 from lakehouse.table import TABLE_NAMES, Lakehouse
@@ -26,16 +27,9 @@ from tests.scenario.cases import (
     differences,
     without_varying,
 )
+from tests.scenario.conftest import Said
 from tests.scenario.corpus import FORGED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from tests.scenario.conftest import Said
-    from tests.scenario.lakehouse import Scenario
+from tests.scenario.lakehouse import Scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

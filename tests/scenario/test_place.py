@@ -1,25 +1,19 @@
 """The whole path, wherever the tables are: a real topic, every stage, and the commands that people use."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs import cli
 from lakehouse.delta.stored_files import files_of
+from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send, sequenced
-from tests.support.places import PLACE
+from tests.support.places import PLACE, Place
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.table import Lakehouse
-    from tests.support.places import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.everywhere]
 

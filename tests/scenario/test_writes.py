@@ -1,31 +1,23 @@
 """Every command that writes, over copies of the scenario: plain as JSON, and in sequence as text over cleaned logs in S3."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import tidemark
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError
 from tests.scenario.cases import LET_IN, WHY, WRITES, as_json, differences
-from tests.scenario.conftest import clean_logs
+from tests.scenario.conftest import Said, clean_logs
 from tests.scenario.corpus import ERASED
 from tests.scenario.lakehouse import FOLDER, ORDERS, Scenario, written
 from tests.support.kafka import delete_topic, send, sequenced
 from tests.support.small_config import small_config
 from tidemark import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from tests.scenario.conftest import Said
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

@@ -1,7 +1,5 @@
 """What `make test-all` runs beyond `make test`: more examples of a property, and the tests that `tests/beyond.toml` names."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from functools import cache

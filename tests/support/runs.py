@@ -1,16 +1,11 @@
 """Bronze records that come in runs: what `silver.decide.islands` finds again."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
 
 Run = tuple[int, int, int, int]  # partition, epoch, first sequence, records: -1 for a sequence that cannot be read
 

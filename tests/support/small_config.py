@@ -1,17 +1,12 @@
 """The smallest config that is in order, as a file or as settings."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakehouse.run.context import Run
 
 
 def small_config(root: str, **more: Any) -> dict[str, Any]:

@@ -4,30 +4,23 @@
 erasure, everything published.
 """
 
-from __future__ import annotations
-
 import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.readers.why import why
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.extract.sources import Sources
 from lakehouse.protocol import bronze_owner
+from lakehouse.run.context import Run
 from pipelines.recover import rebuild, restore
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

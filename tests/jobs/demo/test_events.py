@@ -1,23 +1,17 @@
 """The demo's input: its truth agrees with the rule applied record by record, and it arrives as planned."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tidemark_producer import Headers
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
 from jobs.demo.producer import expected, incidents, names, produce, produce_numbered, sequence_of
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
 from tests.support.topics import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
 
 
 def number(record: Outgoing) -> int | None:

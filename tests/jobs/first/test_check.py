@@ -1,31 +1,26 @@
 """`tidemark check` on real topics: a line for everything that a run needs, and what to do where it is missing."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
 from jobs.first import check
 from lakehouse.contracts.bronze import OWNER
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.table import Lakehouse
+from tests.jobs.conftest import RunCommand
 from tests.lakehouse.delta.test_root_check import table
 from tests.support.avro import record, written
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import write_config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
-    from tests.jobs.conftest import RunCommand
-
-    Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
+Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 
 pytestmark = pytest.mark.kafka
 

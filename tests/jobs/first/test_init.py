@@ -1,16 +1,15 @@
 """`tidemark init` on real topics: what it says, what it writes, and when it writes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.cli.commands import main
 from jobs.first.init import Asked, init
 from jobs.process.exit_codes import scrub_text
@@ -21,13 +20,8 @@ from tests.support.avro import record, written
 from tests.support.decodings import prefixed
 from tests.support.kafka import Sent, send, sequenced
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
-
-    Filled = Callable[..., str]
-    Begin = Callable[..., tuple[int, str, str]]
+Filled = Callable[..., str]
+Begin = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.kafka
 

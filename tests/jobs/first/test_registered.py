@@ -1,7 +1,5 @@
 """What a schema registry says of a sample: formats, fields, ids that it does not have; and the Avro values decoded by it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

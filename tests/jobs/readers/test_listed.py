@@ -1,9 +1,7 @@
 """What lists streams and records has an end, however many there are and however long their names: it counts the rest."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,9 @@ from jobs.watch import alerts
 from jobs.watch.after_run import _LONGEST_DETAILS
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import shortened
+from tests.jobs.conftest import RunCommand
 from tests.support.report_tables import Shape, write_lake
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.jobs.conftest import RunCommand
 
 PRODUCERS = 1_200
 LONG = "x" * 1_024

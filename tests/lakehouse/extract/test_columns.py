@@ -1,13 +1,12 @@
 """Every closed form of an extractor: what it reads, and what it says of what it cannot read. All cases are one Spark job."""
 
-from __future__ import annotations
-
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -16,11 +15,6 @@ from lakehouse.extract.columns import extract
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.decodings import extracted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

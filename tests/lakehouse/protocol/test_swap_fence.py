@@ -1,14 +1,14 @@
 """A run that claimed a load and stood still while others took the tables back: it writes nothing more."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from expectations import gate
@@ -18,6 +18,7 @@ from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
 from lakehouse.protocol import swap_fence
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
 from pipelines import bronze_to_silver
@@ -30,21 +31,13 @@ from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.claim import shared_columns
-from silver.state.plan import nothing_of_bronze
+from silver.state.plan import Plan, nothing_of_bronze
 from silver.state.request import Erase, Request, Wanted
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
-    from silver.state.plan import Plan
 
 pytestmark = pytest.mark.spark
 

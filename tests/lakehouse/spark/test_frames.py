@@ -1,16 +1,10 @@
 """Rows on the driver become frames whole, and frames rows on the driver."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("chunks", [[[1], [], [2]], [[], [1, 2]], [[1, 2], []], [[], [1], [], [], [2], []], [[], []]], ids=str)

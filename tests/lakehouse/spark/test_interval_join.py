@@ -1,23 +1,17 @@
 """Spans and the records in them: what a join finds, and that few rows are broadcast however the spans lie."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakehouse.spark import frames, interval_join
 from silver.audit import offset_bitmaps
 from tests.support.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,15 +1,17 @@
 """Silver made anew from Bronze: what would change is shown, and put in place, all at once, only when asked for."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
@@ -19,17 +21,9 @@ from silver.state.request import Erase, Request
 from tests.pipelines.operate.test_requests import asked, kept, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
+from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 

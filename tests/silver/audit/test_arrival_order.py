@@ -1,7 +1,5 @@
 """Jumps and duplicate blocks, as the published runs report them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The blocks that the sequential decision makes of suspects and replays."""
 
-from __future__ import annotations
-
 from lakehouse.extract.sources import Source
 from silver.decide.sequential import fold
 from silver.model import Island

@@ -1,11 +1,8 @@
 """The decision on literal rows, in memory. `test_ways` holds every way to decide against the sequential reference."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
@@ -16,9 +13,6 @@ from silver.rules import Policy, Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermarks
 from tests.support.reference import Seen
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

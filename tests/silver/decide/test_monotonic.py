@@ -1,7 +1,5 @@
 """Streams that only rise, and the islands of the others, against the fold over each of their records."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st

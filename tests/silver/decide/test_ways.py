@@ -1,8 +1,7 @@
 """The ways to decide that need no Spark, against the rule read literally, record after record."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,9 +17,6 @@ from tests.support.examples import examples
 from tests.support.logs import Log, logs
 from tests.support.reference import Reference, Seen
 from tests.support.segments import segments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _COLUMNS = pa.schema(
     [

@@ -1,21 +1,17 @@
 """Values decoded: what a payload is, and why there is none; soon, whatever the value."""
 
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
 from silver.extract.payload import decoded
 from silver.rules import OfTopic, Payload, Rules
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, payloads
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,35 +1,29 @@
 """Values that are not of their format: kept out, listed, released, decided anew; or accepted, over real tables."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from jobs.cli.recovery import write_rebuilt
 from jobs.readers import quarantine
 from jobs.readers.why import why
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
+from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 

@@ -1,7 +1,5 @@
 """When a load is stopped before anything of it is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

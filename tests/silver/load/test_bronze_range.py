@@ -1,27 +1,21 @@
 """What a load reads of Bronze: what is not decided yet, and no file in which all is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import narrow
 from silver.load import bronze_range
 from silver.rules import OfTopic, Payload, Rules
+from silver.state.plan import BronzeRange
 from tests.support.bronze import SEQ, Record, put, put_read
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from silver.state.plan import BronzeRange
 
 _RULES = Rules(SEQ.sequence)
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]

@@ -1,46 +1,37 @@
 """The load protocol over real tables: whatever stops it, however its input is cut, the tables come out the same."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from pyspark.sql import SparkSession
 
 from expectations import gate, verdict
 from jobs.readers.database import connect
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.extract.sources import Source
-from lakehouse.settings.pipeline import Gate
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Gate, Settings
 from pipelines.operate import requests
 from silver.decide.decision import How, Way
 from silver.load import planner, recover
 from silver.load import steps as load
-from silver.rules import Policy, Rules
+from silver.rules import Policy, Rules, Undecodable
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
 from tests.support.bronze import SEQ, Record, put
 from tests.support.examples import IS_WHOLE, examples
+from tests.support.prepared import Histories, History
 from tests.support.reference import Reference, Seen, Stream
 from tests.support.small_config import settings_of
 from tests.support.stages import require_sound
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Literal
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from silver.rules import Undecodable
-    from tests.support.prepared import Histories, History
-
-    Kind = Literal["release", "discard"]
+Kind = Literal["release", "discard"]
 
 pytestmark = pytest.mark.spark
 

@@ -1,11 +1,8 @@
 """Which stream of the ledger an erased record counts in."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import TableStateError
 from lakehouse.extract.sources import Source
@@ -16,9 +13,6 @@ from silver.rules import Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

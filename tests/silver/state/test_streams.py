@@ -1,13 +1,14 @@
 """How many new streams a load may bring: more of them open the breaker before anything is written or decided."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
+from lakehouse.run.context import Run
 from pipelines import bronze_to_silver
 from pipelines.recover import rebuild
 from silver.decide import decision
@@ -18,13 +19,6 @@ from silver.state.watermarks import Watermarks
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 

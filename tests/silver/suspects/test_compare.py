@@ -1,7 +1,5 @@
 """Suspects are told apart alike, however they are parted into chunks."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

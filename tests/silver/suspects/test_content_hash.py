@@ -1,16 +1,12 @@
 """Two ways to hash a record's content find the same records equal."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
 from silver.suspects.content_hash import content, content_sha256
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _BYTES = (None, b"", b" ", b"1", b"1 1 1", b"ab", b"b", b"null")
 _BEFORE = {"load_seq": 4, "producer": None, "epoch": 0, "sequence": 7, "problem": None}

@@ -1,12 +1,11 @@
 """A block that was sent again as a whole is told by its sums, and every class is the one that a look at each record gives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import pyarrow as pa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from lakehouse.extract.sources import Source
@@ -18,13 +17,7 @@ from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
 from silver.suspects.past import Whole
-from tests.support.runs import PRODUCERS, bronze_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from tests.support.runs import Run
+from tests.support.runs import PRODUCERS, Run, bronze_of
 
 _BY_EPOCH = Rules(Source("header", "seq"), epoch=Source("header", "epoch"))
 _BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "producer"))

@@ -1,31 +1,23 @@
 """What lies below a watermark is a duplicate, a late record or a collision, whichever load brought the first copy."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.cli import order as jobs_order
 from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver.decide.decision import How, Way
 from silver.load import steps
 from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
-from tests.support.prepared import empty
+from tests.support.prepared import History, empty
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 
