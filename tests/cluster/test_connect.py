@@ -24,11 +24,7 @@ _VARYING = {"run_id", "ingested_at", "updated_at", "claimed_at", "evaluated_at",
 # Topic ids cannot be asked for over Spark Connect.
 _VARYING |= {"known_since", "checkpoint", "topic_id"}
 # The first load is `tidemark.run` with the caller's session; these follow.
-_COMMANDS = [
-    ["quarantine", "release", "t", "0", "6", "--reason", "it is real"],
-    ["run"],
-    ["verify", "--deep"],
-]
+_COMMANDS = [["quarantine", "release", "t", "0", "6", "--reason", "it is real"], ["verify", "--deep"]]
 _NAMES = ("silver_records", "silver_watermarks", "gold_records")
 _ZONE = "Europe/Berlin"
 _PROGRAM = """
@@ -97,7 +93,7 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
         (tmp_path / kind).mkdir()
         configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka, gold=gold)
 
-    for command in (["run"], *_COMMANDS):
+    for command in (["run"], _COMMANDS[0]):  # the other one leaves tables as they are
         assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
         counted = run_all(configs["connect"], tmp_path / "connect" / "lakehouse", url)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import create_topic
@@ -57,11 +58,9 @@ def sent(start: int, *sequences: int, partition: int = 0) -> list[Record]:
 
 def compact_and_vacuum(lake: Lake) -> None:
     """Bronze has one file, and no version before it can be read."""
-    bronze = lake.run.table("bronze_records").sql
-    lake.spark.sql(f"OPTIMIZE {bronze}")
-    lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    lake.spark.sql(f"VACUUM {bronze} RETAIN 0 HOURS")
-    lake.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    bronze = DeltaTable(lake.folder / "bronze_records")
+    bronze.optimize.compact()
+    assert bronze.vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 
 _SECOND_2 = [(2, "duplicate", "discarded")]
@@ -508,12 +507,11 @@ TABLE = {name.lower(): each for name, each in globals().items() if isinstance(ea
 
 
 def cases() -> list[Any]:
-    """Each row of each group; a row whose point is `killed` twice, the second time with SIGKILL."""
+    """Each row of each group; a row whose point is `killed` gets SIGKILL."""
     return [
-        pytest.param(group, row, is_killed, id=f"{name}-{row.point}{'-killed' * is_killed}", marks=group.marks)
+        pytest.param(group, row, id=f"{name}-{row.point}{'-killed' * (row.point in group.killed[:1])}", marks=group.marks)
         for name, group in TABLE.items()
         for row in group.rows
-        for is_killed in ([False, True] if row.point in group.killed[:1] else [False])
     ]
 
 
@@ -567,11 +565,12 @@ def kill(lake: Lake, group: Group, runner: Runner) -> None:
     assert Point(point).strike(runner, Durations()) == f"at {point}"
 
 
-@pytest.mark.parametrize(("group", "row", "is_killed"), cases())
+@pytest.mark.parametrize(("group", "row"), cases())
 def test_what_dies_at_a_crash_point_is_finished_by_the_next_run(
-    lakes: Callable[..., Lake], start_runner: Callable[..., Runner], group: Group, row: Row, *, is_killed: bool
+    lakes: Callable[..., Lake], start_runner: Callable[..., Runner], group: Group, row: Row
 ) -> None:
     """The rows of a group end alike, so only its last row is verified as well."""
+    is_killed = row.point in group.killed[:1]
     lake = lakes(group, None if is_killed else row)
     if is_killed:
         kill(lake, group, start_runner())

@@ -65,20 +65,18 @@ def started() -> Iterator[Callable[..., Job]]:
 def test_a_run_that_is_terminated_or_interrupted_says_so_and_the_next_one_finishes_it(
     spark: SparkSession, tmp_path: Path, run_at: Callable[[Path], Run], started: Callable[[Path], Job]
 ) -> None:
-    folders = [tmp_path / "alone", tmp_path / "with_its_jvm", tmp_path / "interrupted"]
+    folders = [tmp_path / "alone", tmp_path / "interrupted"]
     for folder in folders:
         folder.mkdir()
         bronze(spark, run_at(folder / "lakehouse"), 0, [1, 2, 2, 3])
-    alone, with_its_jvm, interrupted = map(started, folders)
+    alone, interrupted = map(started, folders)
 
     alone.wait_until_at_work()
     alone.process.terminate()
-    with_its_jvm.wait_until_at_work()
-    os.killpg(with_its_jvm.process.pid, signal.SIGTERM)
     interrupted.wait_until_at_work()
     os.killpg(interrupted.process.pid, signal.SIGINT)  # as a terminal sends Ctrl-C: to all that it started
 
-    for job, code, word in ((alone, 143, "terminated"), (with_its_jvm, 143, "terminated"), (interrupted, 130, "interrupted")):
+    for job, code, word in ((alone, 143, "terminated"), (interrupted, 130, "interrupted")):
         assert job.process.wait(_PATIENCE_SECONDS) == code, job.said
         text = [line for line in job.said.splitlines() if not line.startswith(("{", "WARNING: Using incubator modules"))]
         assert text == [f"tidemark: {word}; the next run finishes what was begun."]

@@ -56,13 +56,11 @@ def wait_until_stopped(runner: Runner) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("is_locked", [True, False], ids=["locked", "unlocked"])
 def test_of_three_runs_at_once_one_loads_and_the_others_leave(
-    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner], is_locked: bool
+    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner]
 ) -> None:
     run = new_run()
-    if is_locked and run.lakehouse.local_root is None:
-        pytest.skip("only a local root has a lock")
+    is_locked = run.lakehouse.local_root is not None
     bronze(spark, run, 0, [1, 2, 2, 3])
     tables.create_tables(spark, run, _RULES)
 

@@ -135,4 +135,4 @@ def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[]
 
     kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
     assert [row["load_seq"] for row in kept] == [1, 2, 3]
-    require_sound(spark, run, is_deep=True)
+    require_sound(spark, run)

@@ -17,14 +17,7 @@ from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import put_spans
-from tests.support.published import (
-    EXAMPLE,
-    IN_ORDER,
-    KAFKA,
-    KAFKA_CONNECTIONS_KILLED,
-    KAFKA_LEADER_KILLED,
-    PULSAR,
-)
+from tests.support.published import EXAMPLE, IN_ORDER, KAFKA, KAFKA_CONNECTIONS_KILLED, KAFKA_LEADER_KILLED, PULSAR
 from tests.support.small_config import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

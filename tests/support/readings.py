@@ -107,10 +107,7 @@ def _at_key(value: bytes, key: str) -> bytes | None:
         raise ValueError(text)
 
     decoder = json.JSONDecoder(
-        object_pairs_hook=once,
-        parse_int=told,
-        parse_float=lambda text: told(text) and "no",
-        parse_constant=unknown,
+        object_pairs_hook=once, parse_int=told, parse_float=lambda text: told(text) and "no", parse_constant=unknown
     )
     try:
         text = value.decode().strip(" \t\r\n")

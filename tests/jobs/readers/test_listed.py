@@ -69,16 +69,6 @@ def test_other_lists_say_how_much_they_leave_out(run_command: RunCommand, capsys
     assert len(json.dumps(found)) + len(text) < 50_000
 
 
-def test_a_report_and_a_query_as_a_table_show_the_beginning_of_a_name(run_command: RunCommand, tmp_path: Path) -> None:
-    query = "SELECT producer FROM silver_watermarks ORDER BY length(producer) DESC LIMIT 1"
-    out, _ = run_command("sql", "--format", "table", query)
-    assert "… (1,024 characters)" in out
-    assert len(out) < 5_000
-    assert LONG in run_command("sql", "--format", "csv", query)[0]
-    run_command("report", "--offline", "-o", str(tmp_path / "report.html"))
-    assert "x" * 1_000 not in (tmp_path / "report.html").read_text()
-
-
 def test_an_error_and_an_alert_are_cut_and_still_say_the_way_out() -> None:
     error = BreakerOpenError("Too many.", where=f"topic t, producer {HUGE}", observed=HUGE, expected="few", next_step="Go on.")
     assert len(str(error)) < 5_000

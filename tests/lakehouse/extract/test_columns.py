@@ -104,13 +104,8 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
             *(b"{'seq': 5}", b"{\"seq\": 5, 's': 1}", b'{"seq": 5} x', b'{"seq": 5}{"seq": 6}', b'{"seq": 5}, {"seq": 6}'),
             *(b'{"seq": 5}] {}', b'{"seq": 5}], {"a": [1}', b'{"seq": 5}\x00', b'{"seq": 5}],"v":[{"seq": 6}'),
             *(b'{"seq": 007}', b'{"seq": +5}', b'{"seq": NaN}', b'{"seq": 5,}', b'{"seq": 5', b'\xef\xbb\xbf{"seq": 5}'),
-            *(
-                b"[" * 100_000,
-                b'{"seq": 5, "s": "\x01"}',
-                b'{"seq": 5, "s": "\n"}',
-                b'{"seq": 5, "s": "\\ud800"}',
-                b'"{\\"seq\\": 5}',
-            ),
+            *(b"[" * 100_000, b'{"seq": 5, "s": "\x01"}', b'{"seq": 5, "s": "\n"}', b'{"seq": 5, "s": "\\ud800"}'),
+            b'"{\\"seq\\": 5}',
         ],
         "repeated": [
             *(b'{"seq": 5, "seq": 6}', b'{"seq": 5, "seq": 5}', b'{"seq": 5, "s\\u0065q": 6}'),
@@ -158,14 +153,8 @@ RECORDS: dict[Sources, dict[Any, list[Given]]] = {
         ("7", 0, 1, None): [b'{"p": 7}'],
         ("true", 0, 2, None): [b'{"p": true}'],
         (None, None, None, "producer_not_text"): [
-            *(
-                b'{"p": 10.50}',
-                b'{"p": 0.1234567890123456789}',
-                b'{"p": 1e2}',
-                b'{"p": 1e400}',
-                b'{"p": {"a": 1}}',
-                b'{"p": []}',
-            ),
+            *(b'{"p": 10.50}', b'{"p": 0.1234567890123456789}', b'{"p": 1e2}', b'{"p": 1e400}', b'{"p": {"a": 1}}'),
+            b'{"p": []}',
         ],
         (None, None, None, "producer_not_utf8"): [b'{"p": "\xff"}', b'{"p": "\xfe"}'],
         (None, None, None, "producer_not_a_whole_number"): [b'{"p": -0}'],

@@ -23,7 +23,7 @@ from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
-from pipelines.recover import rebuild, restore
+from pipelines.recover import restore
 from silver.load import planner as plan
 from silver.load import recover, steps
 from silver.requests import erase_key
@@ -123,21 +123,6 @@ def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
     assert rows_of(spark, run, "silver_watermarks", "partition = 1") == 0
     done: dict[str, Any] = bronze_to_silver.run(spark, run, settings_of(run))
     assert (done["loads"], done["accepted"], done["duplicate"], done["late"] + done["collision"]) == ([5], 2, 1, 1)
-    require_sound(spark, run)
-
-
-def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSession, run: Run) -> None:
-    stale = claimed(spark, run, RELEASE)
-    settings = settings_of(run)
-    done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="tried", by="ann")
-    before = (kept(spark, run), waiting(spark, run))
-
-    with pytest.raises(UndoneError):
-        steps.carry_out(spark, run, stale)
-
-    changes = [(row["before"], row["after"], row["records"]) for row in done["changes"]]
-    assert (done["repeated"], changes) == (1, [("late, held", "late, kept", 1)])
-    assert (kept(spark, run), waiting(spark, run)) == before
     require_sound(spark, run)
 
 

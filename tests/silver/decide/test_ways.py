@@ -50,11 +50,7 @@ def test_every_way_on_the_driver_decides_as_the_reference_does(log: Log, max_jum
 
 def test_a_record_without_a_producer_does_not_part_the_records_of_the_empty_one() -> None:
     empty = ("t", 0, "")
-    sent = [
-        Island(empty, 0, 4, 0, 1, None),
-        Island(("t", 0, None), 5, 5, None, None, "none"),
-        Island(empty, 6, 10, 0, 1, None),
-    ]
+    sent = [Island(empty, 0, 4, 0, 1, None), Island(("t", 0, None), 5, 5, None, None, "none"), Island(empty, 6, 10, 0, 1, None)]
     rows = [_row([each]) for each in reversed(sent)]
 
     chained, odd = islands.split(rows)

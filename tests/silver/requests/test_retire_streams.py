@@ -18,7 +18,7 @@ from silver.state.request import Request, Reset, Wanted
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, require_sound, stop
+from tests.support.stages import Stopped, require_sound, stop
 
 pytestmark = pytest.mark.spark
 
@@ -135,7 +135,6 @@ def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
 def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
     run = prepared(came_back)
     config = settings_of(run, **CONFIG)
-    published(spark, run, config)
     whole = decided(spark, run)
 
     for to, streams in ((2, {(0, None)}), (1, {(0, "a"), (0, "b"), (0, "c")})):
