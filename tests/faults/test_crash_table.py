@@ -58,9 +58,13 @@ def sent(start: int, *sequences: int, partition: int = 0) -> list[Record]:
 
 def compact_and_vacuum(lake: Lake) -> None:
     """Bronze has one file, and no version before it can be read."""
-    bronze = DeltaTable(lake.folder / "bronze_records")
-    bronze.optimize.compact()
-    assert bronze.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    lake.spark.sql(f"OPTIMIZE {lake.run.table('bronze_records').sql}")
+    folder = lake.folder / "bronze_records"
+    live = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
+    old = [file for file in folder.glob("*.parquet") if file.name not in live]
+    assert old
+    for file in old:  # as VACUUM does in a minute
+        file.unlink()
 
 
 _SECOND_2 = [(2, "duplicate", "discarded")]
