@@ -30,6 +30,7 @@ from tests.scenario.cases import (
 from tests.scenario.conftest import Said
 from tests.scenario.corpus import FORGED
 from tests.scenario.lakehouse import Scenario
+from tests.support.planted import PLANTED
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -169,6 +170,8 @@ def test_a_report_and_a_file_hold_no_text_as_it_was_sent(
     looked(scenario, Look("report", ("--offline",)), TEXT)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert FORGED not in page
+    assert PLANTED not in page
+    assert not [file for file in scenario.root.rglob("*") if file.is_file() and PLANTED.encode() in file.read_bytes()]
     assert "<script>alert(1)" not in page
     assert not any(0x7F <= ord(each) < 0xA0 or each in "\u202e\u200b\u2066" for each in page)
     logs = [file.read_text(encoding="utf-8") for file in (scenario.root / "_reports").glob("*.json")]
