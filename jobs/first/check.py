@@ -20,7 +20,7 @@ from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
-from lakehouse.extract.on_driver import Record
+from lakehouse.extract.on_driver import Record, raw
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import framing, message_path, schema_id, without_prefix
 from lakehouse.machine import doctor
@@ -31,6 +31,7 @@ from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
+from silver.extract import json_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -236,15 +237,15 @@ def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
     else:
         read = {role: candidates.candidate(source, records) for role, source in sources.by_role.items()}
         for role, each in read.items():
-            yield _of_role(settings, found, role, sources.by_role[role], each)
+            yield _of_role(settings, records, found, role, each)
         if read["sequence"].readable:
             yield _of_order(found, read)
     if settings.value is not None:
         yield _of_values(settings, settings.value, found)
 
 
-def _of_role(settings: Settings, found: Sample, role: str, source: Source, each: Candidate) -> Finding:
-    total = len(found.records)
+def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role: str, each: Candidate) -> Finding:
+    total, source = len(records), Sources.of(settings).by_role[role]
     values = [value for value in (each.names if role == "producer" else each.numbers) if value is not None]
     what = _named(source)
     problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
@@ -257,7 +258,9 @@ def _of_role(settings: Settings, found: Sample, role: str, source: Source, each:
     expected = f"a {role} in every record"
     unread = total - len(values)
     if unread and problems and role != "producer":
-        observed += f"; {problems}"
+        causes = (json_misfit.unread(source, raw(source, record)[1], record.value) for record in records)
+        cause = next((f" (of the first, {why})" for why in causes if why), "")
+        observed += f"; {problems}{cause}"
     if not values or _is_too_much(settings, unread, total):
         known = ", ".join(other.label for other in candidates.find(found.records).candidates[:_SHOWN])
         next_step = (
@@ -322,7 +325,7 @@ def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes],
 
     >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
     >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
-    ('not UTF-8', 'no JSON object', 'no JSON object: behind the prefix of a schema registry')
+    ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')
     """
     why = _why_undecodable(raw, value, is_of_schema)
     has_prefix = value.registry is not None and without_prefix(raw) is not None
@@ -346,7 +349,8 @@ def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[byt
         body.decode()
     except UnicodeDecodeError:
         return "not UTF-8"
-    return None if value.format == "text" or isinstance(Record(body).json, dict) else "no JSON object"
+    found = None if value.format == "text" else json_misfit.instead_of_object(Record(body))
+    return None if found is None else "no JSON object" if framing(raw) else f"no JSON object: {found}"
 
 
 def _of_tables(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:

@@ -158,3 +158,12 @@ def test_no_mistake_in_a_flag_or_variable_shows_a_secret(
                 patched.setenv(variable_name(tuple(at)), text)
                 _, printed = run(config, "config", "check")
                 assert PLANTED not in printed, (at, text)
+
+
+@pytest.mark.parametrize("name", ["check", "config check", "config show", "status", "run"])
+@pytest.mark.parametrize(
+    "section", [{"lakehouse": {"root": "s3://ada:%@b/l"}}, {"value": {"registry": {"url": "http://ada:%@r"}}}]
+)
+def test_a_login_in_a_uri_is_refused_and_not_shown(name: str, section: dict[str, Any], run: Callable[..., Said]) -> None:
+    code, printed = run(small_config("/nowhere") | planted(section), *name.split())
+    assert (code, PLANTED in printed, "********" in printed) == (1 if name == "check" else 2, False, True)

@@ -64,6 +64,23 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
 
 
+def test_json_that_is_no_object_is_named_with_what_it_is(
+    broker: LocalBroker, topic: Callable[..., str], checked: Check
+) -> None:
+    name = topic()
+    faults = {
+        b'\xef\xbb\xbf{"seq": 1}': "it begins with a byte order mark",
+        b'{"seq": 1, "n": ' + b"9" * 1001 + b"}": "it has a number of more than 1,000 digits",
+        b'[{"seq": 1}]': "a list",
+        b'"{\\"seq\\": 1}"': "text that holds JSON",
+    }
+    send(broker.bootstrap_servers, name, [Sent(value) for value in faults for _ in range(10)])
+    code, found = checked(name, sequence={"json": "$.seq"}, value={"format": "json", "schema": "seq BIGINT"})
+    assert (code, found["sequence"]["ok"], found["values"]["ok"]) == (1, False, False)
+    assert "(of the first, the value: not one document of strict JSON: it begins with a byte" in found["sequence"]["observed"]
+    assert [why for why in faults.values() if f"10 no JSON object: {why}" not in found["values"]["observed"]] == []
+
+
 def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -> None:
     schema = record("Item", id="long", qty="int")
     value, item = ValueFormat(format="avro", schema="id BIGINT", avro_schema=json.dumps(schema)), {"id": 1000, "qty": 3}

@@ -243,6 +243,15 @@ def test_the_header_of_another_registry_is_named(filled: Filled, begin: Begin) -
     assert f"The values of {names[1]} begin with an id of eight bytes of a schema registry, which is not read." in out
 
 
+def test_json_that_is_no_object_is_named_with_what_it_is(filled: Filled, begin: Begin) -> None:
+    values = (b'\xef\xbb\xbf{"seq": %d}', b'[{"seq": %d}]')
+    names = [filled(*(Sent(value % n, headers=[("seq", b"%d" % n)]) for n in range(1, 13))) for value in values]
+    _, out, _ = begin(names[0], "--topic", names[1])
+    said = " ".join(out.split())
+    for name, fault in zip(names, ("it begins with a byte order mark", "a list"), strict=True):
+        assert f"12 of 12 values of {name} look like JSON, and no object is read from them: {fault}." in said
+
+
 def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(
     filled: Filled, begin: Begin
 ) -> None:

@@ -97,6 +97,7 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
             *(b'{"seq": 5, "s": "it\'s"}', b'{"seq": 5, "s": "\\"seq\\": -0"}'),
         ],
         0: [b'{"seq": 0, "day": "2026-01-02"}'],
+        "missing": [b'[{"seq": 5}]', b'"{\\"seq\\": 5}"'],
         2: [b'{"old": {"seq": 1}, "seq": 2}', b'{"is": "seq", "seq": 2, "in": [{"seq": 3}]}'],
         "not_a_whole_number": [b'{"seq": 1e32000000}', b'{"seq": -0}', b'{"seq": -0, "s": "it\'s"}'],
         "too_long": [b'{"seq": "' + b"9" * 2_000 + b'"}'],

@@ -84,7 +84,11 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
     assert told["rule"] == "its value is not of the format that `value` names"
     misfits = [why(run.lakehouse, "t", 0, offset)["misfit"] for offset in (0, 1, 4)]
-    assert misfits == [None, "the value: not one document of strict JSON", "amount: text, where DOUBLE is wanted"]
+    assert misfits == [
+        None,
+        "the value: not one document of strict JSON: something in it is no JSON value",
+        "amount: text, where DOUBLE is wanted",
+    ]
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
     release = Request("release", "looked at", "ann", wanted=Wanted(kind="invalid"))
