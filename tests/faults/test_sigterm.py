@@ -30,7 +30,8 @@ class Job:
         config = write_config(folder, root=str(self.root))
         command = [sys.executable, "-m", "jobs.load_silver", "--config", str(config)]
         with self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(command, cwd=_REPOSITORY, stderr=stderr, start_new_session=True)
+            env = {**os.environ, "PYTHONPATH": str(_REPOSITORY)}
+            self.process = subprocess.Popen(command, cwd=folder, env=env, stderr=stderr, start_new_session=True)
 
     @property
     def said(self) -> str:
@@ -80,6 +81,7 @@ def test_a_run_that_is_terminated_or_interrupted_says_so_and_the_next_one_finish
         assert job.process.wait(_PATIENCE_SECONDS) == code, job.said
         text = [line for line in job.said.splitlines() if not line.startswith(("{", "WARNING: Using incubator modules"))]
         assert text == [f"tidemark: {word}; the next run finishes what was begun."]
+        assert not (job.root.parent / "spark-warehouse").exists()
         run = run_at(job.root)
         load(spark, run)
         assert silver(spark, run) == [(0, 1), (1, 2), (3, 3)]
