@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lakehouse.errors import AnotherWriterError, UndoneError
+from lakehouse.errors import AnotherWriterError, TableStateError, UndoneError, headline
 
 if TYPE_CHECKING:
     from lakehouse.table import Table
@@ -58,6 +58,13 @@ _NO_VERSION = (
 )
 
 
+_UNSUPPORTED = (
+    "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+    "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+    "DELTA_INVALID_PROTOCOL_VERSION",
+    "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta has never heard of
+)
+_APPEND_ONLY = ("DELTA_CANNOT_MODIFY_APPEND_ONLY",)
 _FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 
 
@@ -92,6 +99,27 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
             where=str(table),
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         ) from error
+
+
+def raise_if_unsupported(error: Exception, table: Table) -> None:
+    """Raise an error that names the table if it needs a feature of Delta that this session lacks; return if not.
+
+    Raises:
+        TableStateError: It does.
+    """
+    if _mentions(error, _UNSUPPORTED):
+        raise TableStateError(
+            "The table needs a feature of Delta Lake that this session lacks.",
+            where=str(table),
+            observed=headline(str(error)),
+            expected="features that this version of Delta Lake reads and writes",
+            next_step="Use a later Delta Lake; or drop the feature by the engine that added it: ALTER TABLE ... DROP FEATURE.",
+        ) from error
+
+
+def is_append_only(error: Exception) -> bool:
+    """Whether an error says that rows of a table may be added and not removed."""
+    return _mentions(error, _APPEND_ONLY)
 
 
 def is_table_change(error: Exception) -> bool:

@@ -48,7 +48,7 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
 ) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
     tables.create(spark, run.table("bronze_records"), BRONZE)
-    topic_registry.create(spark, run, is_new=True)
+    topic_registry.create(spark, run)
     topic_registry.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
     put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
 
