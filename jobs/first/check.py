@@ -51,6 +51,7 @@ _SHOWN = 20
 _MOST_IDS = 256
 """Of schemas that are asked for; a load may have no more."""
 _UNREAD = "topics"
+"""The finding where librdkafka cannot read a sample."""
 _NEEDED = {
     "bronze": "topics that can be read on from where Bronze stands",
     "silver": "tables that belong together, made by these rules, and records that wait which a load may take",
@@ -77,7 +78,9 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
     read = f"{config}: pipeline {settings.pipeline}"
     machine = doctor.diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
     kafka = list(_of_kafka(settings, most))
-    tables = _of_tables(settings, lakehouse, is_sampled=all(each.name != _UNREAD for each in kafka))
+    tables = list(_of_tables(settings, lakehouse, is_sampled=all(each.name != _UNREAD for each in kafka)))
+    if any(each.name == "bronze" and each.ok for each in tables):  # Spark's client can what librdkafka cannot
+        kafka = [replace(each, ok=True, next_step="") if each.name == _UNREAD else each for each in kafka]
     return [_ok("config", read, "a config in order"), *machine, *kafka, *tables]
 
 
@@ -126,7 +129,8 @@ def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
     try:
         found = sample.read(kafka, most)
     except metadata.LookError as error:
-        yield _ok(_UNREAD, f"no sample: {error}. Spark's own client says whether a run can read them", "topics to read")
+        expected = "topics that this login may describe and read, with properties that librdkafka has"
+        yield _no(_UNREAD, f"no sample: {error}", expected, "Check the topics' rights, and kafka.properties.")
         yield from _of_registry(settings, ())
         return
     for topic in kafka.topics:
