@@ -139,10 +139,10 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
     if recovered.open_claim is not None:
         if recovered.swap is None:
             steps.planned_again(spark, run, recovered)
-    elif (
-        tables.exists(spark, run.table(BRONZE_RECORDS))
-        and (planned := planner.plan(spark, run, rules, recovered, limits(settings))) is not None
-    ):
+        return
+    is_there = tables.exists(spark, run.table(BRONZE_RECORDS))
+    planned = planner.plan(spark, run, rules, recovered, limits(settings)) if is_there else None
+    if planned is not None:
         policies = settings.policies
         breaker.require_closed(spark, run, planned, policies.max_quarantined_share, policies.topic_shares)
 

@@ -111,9 +111,8 @@ def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
     checkpoint = standing.checkpoint
     bronze = run.table(BRONZE_RECORDS)
     if standing.is_new and checkpoint.commits:
-        if (
-            tables.exists(spark, bronze) and tables.version(spark, bronze) > standing.version
-        ):  # it was read before the checkpoint
+        # The table was read before the checkpoint.
+        if tables.exists(spark, bronze) and tables.version(spark, bronze) > standing.version:
             raise another_reader(str(bronze))
         raise TableStateError(
             "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",

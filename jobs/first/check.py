@@ -32,9 +32,9 @@ from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.pipeline import ValueFormat
+from lakehouse.spark import storage_errors
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
-from pipelines import medallion, preflight
 from silver.extract import json_misfit
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
     """
     try:
         settings = load_settings(config, overrides)
+        from pipelines import preflight
+
         preflight.require(settings)
     except ConfigError as error:
         return [*_mistakes(error, config), *doctor.diagnose()]
@@ -368,23 +370,19 @@ def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[byt
 
 def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) -> Iterator[Finding]:
     expected = f"a place that this user may write, without another pipeline's tables (this one is {settings.pipeline})"
-    observed, has_tables, commits = f"{lakehouse.name}: reached by a session", True, []
+    observed, is_begun, commits = f"{lakehouse.name}: reached by a session", True, []
     if lakehouse.is_in_files:
         try:
             found = root_check.look(lakehouse, [model.name for model in settings.gold.models])
         except root_check.ERRORS as error:
-            yield _no(
-                "tables", f"{lakehouse.name}: {error}", expected, "Check lakehouse.root, its rights, and its credentials."
-            )
+            yield _of_place("tables", error, lakehouse, expected, "Check lakehouse.root, its rights, and its credentials.")
             return
-        observed, has_tables, commits = _there(lakehouse, found), bool(found.ours), [_of_commits(lakehouse)]
-    refused = _refusals(settings) if has_tables or not is_sampled or _is_for_spark(settings) else {}
-    tables = refused.pop("tables", None)
-    yield (
-        _no("tables", f"{observed}. {_told(tables)}", expected, tables.next_step or "")
-        if tables
-        else _ok("tables", observed, expected)
-    )
+        observed, is_begun, commits = _there(lakehouse, found), found.is_there, [_of_commits(lakehouse)]
+    refused = _refusals(settings) if is_begun or not is_sampled or _is_for_spark(settings) else {}
+    if tables := refused.pop("tables", None):
+        yield replace(_of_error("tables", tables, expected), observed=f"{observed}. {_told(tables)}")
+    else:
+        yield _ok("tables", observed, expected)
     yield from commits
     for stage, refusal in refused.items():
         needed = _NEEDED[stage]
@@ -399,6 +397,8 @@ def _is_for_spark(settings: Settings) -> bool:
 
 
 def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
+    from pipelines import medallion
+
     with job_of(settings) as job:
         try:
             return medallion.refusals(job)
@@ -415,6 +415,11 @@ def _there(lakehouse: Lakehouse, found: root_check.Found) -> str:
     return f"{lakehouse.name}: {there}{others}"
 
 
+def _of_place(name: str, error: Exception, lakehouse: Lakehouse, expected: str, next_step: str) -> Finding:
+    refused = storage_errors.failure(error, lakehouse)
+    return _of_error(name, refused, expected) if refused else _no(name, f"{lakehouse.name}: {error}", expected, next_step)
+
+
 def _of_commits(lakehouse: Lakehouse) -> Finding:
     name, expected = "commits", "a place that can be written, and that refuses a second commit of one version"
     if isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer:
@@ -422,9 +427,7 @@ def _of_commits(lakehouse: Lakehouse) -> Finding:
     try:
         is_exclusive = root_check.is_exclusive(lakehouse)
     except root_check.ERRORS as error:
-        return _no(
-            name, f"{lakehouse.name}: {error}", expected, "Give this user the right to write there, or name another root."
-        )
+        return _of_place(name, error, lakehouse, expected, "Give this user the right to write there, or name another root.")
     if is_exclusive is None:
         return _ok(name, "written; no hard links here, so only the lock on the root keeps writers apart", expected)
     if is_exclusive:

@@ -1,7 +1,7 @@
 """Broken set-ups as a table: for each, `tidemark check` names what the next run then refuses. It commits nothing.
 
-A lakehouse is made once: a load is published, one waits for the gate, records wait in Bronze, and others in Kafka. Each set-up
-breaks a copy of its files, its config, or a topic.
+Lakehouses are made once: one at rest, one whose loads wait for the gate and whose records wait in Bronze, one with values of a
+registry's schema. Each set-up breaks the config, a copy of the files, or a topic. For each, new records wait in Kafka.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from jobs.first import check
 from jobs.process.context import load_settings
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.delta.errors import SPARK_ERRORS
-from lakehouse.errors import TidemarkError, headline
+from lakehouse.errors import RegistryError, TidemarkError, headline
 from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
+from tests.support.answering_registry import answering
 from tests.support.kafka import Sent, delete_records, delete_topic, send
 from tests.support.small_config import small_config
 
@@ -91,7 +92,8 @@ class SetUp:
             medallion.run(Job.on(self.spark, load_settings(self.file, None), Events()), stage)
 
     def files(self) -> dict[str, int]:
-        return {str(each): each.stat().st_size for each in self.root.rglob("*") if each.is_file()} if self.root.is_dir() else {}
+        """The size of each file but those of locks."""
+        return {str(each): each.stat().st_size for each in self.folder.rglob("*") if each.is_file() and each.suffix != ".lock"}
 
 
 def new(spark: SparkSession, broker: LocalBroker, folder: Path, *topics: str, **more: Any) -> SetUp:
@@ -101,12 +103,12 @@ def new(spark: SparkSession, broker: LocalBroker, folder: Path, *topics: str, **
 
 
 @pytest.fixture(scope="module")
-def sound(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> SetUp:
-    """A pipeline at work: load 1 is published, load 2 waits for the gate, records wait in Bronze, and in Kafka."""
+def at_rest(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> SetUp:
+    """A pipeline whose loads are published; Kafka has five records more."""
     made = new(
         spark,
         broker,
-        tmp_path_factory.mktemp("predicted") / "sound",
+        tmp_path_factory.mktemp("predicted") / "at_rest",
         TOPIC,
         OTHER,
         producer={"header": "producer"},
@@ -119,23 +121,49 @@ def sound(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Tem
     for topic in (TOPIC, OTHER):
         create_topic(made.servers, topic, 1)
     send(made.servers, OTHER, records(1, 2))
-    send(made.servers, TOPIC, records(*range(20)))
+    for numbers in (range(10), range(10, 20)):
+        send(made.servers, TOPIC, records(*numbers))
+        made.run("bronze")
     made.run()
-    send(made.servers, TOPIC, records(*range(15, 40)))
+    send(made.servers, TOPIC, records(*range(20, 25)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def at_work(at_rest: SetUp) -> SetUp:
+    """The same: a load with duplicates waits for the gate, records without a sequence and of new producers in Bronze."""
+    made = at_rest.copy_to(at_rest.folder.with_name("at_work"))
+    topic = "predicted-at-work"
+    made.set("kafka.topics", [TOPIC, OTHER, topic])
+    create_topic(made.servers, topic, 1)
+    send(made.servers, topic, records(*range(20), *range(10)))
     made.run("bronze", "silver")
     waiting = [*records(*range(40, 60)), *records(*range(10), has_sequence=False), *records(1, producer=b"q")]
-    send(made.servers, TOPIC, [*waiting, *records(1, producer=b"r")])
+    send(made.servers, topic, [*waiting, *records(1, producer=b"r")])
     made.run("bronze")
-    send(made.servers, TOPIC, records(*range(60, 65)))
     return made
+
+
+@pytest.fixture(scope="module")
+def registered(at_rest: SetUp) -> SetUp:
+    """A pipeline over a value of a registry's schema 7, which waits in Bronze."""
+    made = at_rest.copy_to(at_rest.folder.with_name("registered"))
+    read(made, "registered", value=registry(f"http://{UNKNOWN}"))
+    with pytest.raises(RegistryError):
+        made.run("silver")
+    return made
+
+
+def registry(url: str) -> dict[str, Any]:
+    return {"format": "avro", "schema": "id STRING", "registry": {"url": url}}
 
 
 def read(of: SetUp, topic: str, **more: Any) -> None:
     """Have the set-up read a topic of its own into a Bronze of its own."""
     shutil.rmtree(of.root)
     create_topic(of.servers, topic, 1)
-    send(of.servers, topic, records(*range(3)))
-    of.config = small_config(str(of.root), kafka={"bootstrap_servers": of.servers, "topics": [topic], **more})
+    send(of.servers, topic, [Sent(b"\0\0\0\0\7\2a", headers=[("seq", b"1")])])
+    of.config = small_config(str(of.root), kafka={"bootstrap_servers": of.servers, "topics": [topic]}, **more)
     of.run("bronze")
 
 
@@ -153,7 +181,7 @@ def recreated(of: SetUp) -> None:
 
 def expired(of: SetUp) -> None:
     read(of, "expired")
-    send(of.servers, "expired", records(*range(3, 9)))
+    send(of.servers, "expired", records(*range(9)))
     delete_records(of.servers, "expired", before=6)
 
 
@@ -180,6 +208,11 @@ def removed(name: str) -> Callable[[SetUp], None]:
     return lambda of: shutil.rmtree(of.root / name)
 
 
+def only_the_checkpoint(of: SetUp) -> None:
+    for log in of.root.glob("*/_delta_log"):
+        shutil.rmtree(log.parent)
+
+
 def log(of: SetUp, table: str) -> Path:
     return max((of.root / table / "_delta_log").glob("*.json"))
 
@@ -204,8 +237,9 @@ def without_column(table: str, column: str) -> Callable[[SetUp], None]:
     """The table as another version would have made it."""
 
     def break_(of: SetUp) -> None:
-        lines = (json.loads(line) for file in sorted(log(of, table).parent.glob("*.json")) for line in file.open())
-        meta = [line["metaData"] for line in lines if "metaData" in line][-1]
+        texts = [file.read_text(encoding="utf-8") for file in sorted(log(of, table).parent.glob("*.json"))]
+        actions = [json.loads(line) for text in texts for line in text.splitlines()]
+        meta = [each["metaData"] for each in actions if "metaData" in each][-1]
         schema = json.loads(meta["schemaString"])
         schema["fields"] = [each for each in schema["fields"] if each["name"] != column]
         appended(table, {"metaData": {**meta, "schemaString": json.dumps(schema)}})(of)
@@ -213,42 +247,16 @@ def without_column(table: str, column: str) -> Callable[[SetUp], None]:
     return break_
 
 
-def without_last_commit(table: str) -> Callable[[SetUp], None]:
-    def break_(of: SetUp) -> None:
-        last = log(of, table)
-        for file in last.parent.glob(f"*{last.stem}*"):
-            file.unlink()
-
-    return break_
-
-
-def emptied(table: str) -> Callable[[SetUp], None]:
-    def break_(of: SetUp) -> None:
-        last = log(of, table)
-        last.write_bytes(b"")
-        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-
-    return break_
-
-
-def rewritten(table: str, old: str, new: str) -> Callable[[SetUp], None]:
-    """Change a text in all commits of a table."""
+def without_last_commits(table: str, count: int = 1) -> Callable[[SetUp], None]:
+    """The table as an older copy of it would be."""
 
     def break_(of: SetUp) -> None:
-        for file in (of.root / table / "_delta_log").glob("*.json"):
-            file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        for _ in range(count):
+            last = log(of, table)
+            for file in last.parent.glob(f"*{last.stem}*"):
+                file.unlink()
 
     return break_
-
-
-def framed(of: SetUp, number: int, url: str) -> None:
-    """Records of a registry's schema, read as Avro from a new root."""
-    topic = f"framed-{number}-{of.folder.name}"
-    create_topic(of.servers, topic, 1)
-    send(of.servers, topic, [Sent(b"\0" + number.to_bytes(4) + b"\2a", headers=[("seq", b"1")])])
-    shutil.rmtree(of.root)
-    value = {"format": "avro", "schema": "id STRING", "registry": {"url": url}}
-    of.config = small_config(str(of.root), kafka={"bootstrap_servers": of.servers, "topics": [topic]}, value=value)
 
 
 def locked(of: SetUp) -> None:
@@ -300,10 +308,10 @@ BROKEN: dict[str, Callable[[SetUp], None]] = {
     "no ledger": removed("silver_loads"),
     "no Silver": removed("silver_records"),
     "no Bronze": removed("bronze_records"),
-    "Silver was put back alone": without_last_commit("silver_records"),
-    "the ledger was put back alone": without_last_commit("silver_loads"),
-    "watermarks whose last commit is empty": emptied("silver_watermarks"),
-    "Bronze was put back alone": without_last_commit("bronze_records"),
+    "nothing but the checkpoint": only_the_checkpoint,
+    "Silver was put back alone": without_last_commits("silver_records"),
+    "the ledger was put back alone": without_last_commits("silver_loads"),
+    "Bronze was put back alone": without_last_commits("bronze_records", 2),
     "Bronze lacks a column": without_column("bronze_records", "timestamp_type"),
     "the rejects lack a column": without_column("silver_rejects", "reason"),
     "the topics lack a column": without_column("bronze_topics", "topic_id"),
@@ -316,16 +324,29 @@ BROKEN: dict[str, Callable[[SetUp], None]] = {
     "Bronze needs a writer's feature": needing("bronze_records", writerFeatures=["x"]),
     "Gold needs a writer's feature": needing("gold_records", writerFeatures=["x"]),
     "the ledger needs a version of the protocol": needing("silver_loads", minReaderVersion=99, minWriterVersion=99),
-    "the loads that wait do not pass": setting("gate.budgets", {"duplicate_share": {"critical": 0.01}}),
     "a model of a column that is not there": model("SELECT payload.name FROM gold_records"),
     "a model of a table that is not there": model("SELECT * FROM gold_of_others"),
     "a model that reads a file": model("SELECT * FROM csv.`/etc/hosts`"),
-    "the breaker opens": setting("policies.max_quarantined_share", 0.05),
-    "too many new streams": setting("policies.max_new_streams", 1),
     "another run": locked,
     "a root below a file": rooted_in_a_file,
     "a root that is a file": at_a_file,
-    "a registry that does not listen": lambda of: framed(of, 7, f"http://{UNKNOWN}"),
+}
+AT_WORK = {
+    "the loads that wait do not pass": setting("gate.budgets", {"duplicate_share": {"critical": 0.01}}),
+    "the breaker opens": setting("policies.max_quarantined_share", 0.05),
+    "too many new streams": setting("policies.max_new_streams", 1),
+}
+AVRO = {"schema": '{"type": "record", "name": "A", "fields": [{"name": "id", "type": "string"}]}'}
+REGISTRIES: dict[str, tuple[dict[int, Any], int] | None] = {
+    "a registry that does not listen": None,
+    "a registry that does not know the schema": ({8: AVRO}, 200),
+    "a registry that refuses the login": ({7: AVRO}, 401),
+}
+SOUND: dict[str, Callable[[SetUp], None]] = {
+    "as it is": lambda _: None,
+    "a field more": setting("value.schema", f"{SCHEMA}, more DATE"),
+    "a new root": from_a_new_root(),
+    "no checkpoint": removed("_checkpoints"),
 }
 
 
@@ -346,22 +367,66 @@ def causes(error: Exception) -> list[str]:
     return [headline(str(error))]
 
 
+def require_agreement(of: SetUp, *, is_sound: bool = False) -> None:
+    """Check, then run."""
+    of.write()
+    before = of.files()
+    missing = [each for each in check.check(of.file, None, most=100) if not each.ok]
+    assert of.files() == before, "check changes nothing"
+    refused = refusal(of)
+    if is_sound:
+        assert (missing, refused) == ([], None)
+        return
+    assert refused is not None, f"the run goes through; check: {missing}"
+    named = "; ".join(f"{each.name}: {each.observed}" for each in missing)
+    assert any(cause in named for cause in causes(refused)), f"{causes(refused)} is not in: {named}"
+
+
 @pytest.fixture
-def copy(sound: SetUp, tmp_path: Path) -> Iterator[SetUp]:
-    made = sound.copy_to(tmp_path / "copy")
-    yield made
-    for lock in made.held:
+def copy(tmp_path: Path) -> Iterator[Callable[[SetUp], SetUp]]:
+    """Copies a lakehouse into the test's folder."""
+    copies = []
+
+    def make(of: SetUp) -> SetUp:
+        copies.append(of.copy_to(tmp_path / "copy"))
+        return copies[-1]
+
+    yield make
+    for lock in (lock for each in copies for lock in each.held):
         lock.release()
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_a_run_refuses_is_what_check_names(copy: SetUp, name: str) -> None:
-    BROKEN[name](copy)
-    copy.write()
-    before = copy.files()
-    missing = [each for each in check.check(copy.file, None, most=100) if not each.ok]
-    assert copy.files() == before, "check changes nothing"
-    refused = refusal(copy)
-    assert refused is not None, f"the run goes through; check: {missing}"
-    named = "; ".join(f"{each.name}: {each.observed}" for each in missing)
-    assert any(cause in named for cause in causes(refused)), f"{causes(refused)} is not in: {named}"
+def test_what_a_run_refuses_is_what_check_names(at_rest: SetUp, copy: Callable[[SetUp], SetUp], name: str) -> None:
+    broken = copy(at_rest)
+    BROKEN[name](broken)
+    require_agreement(broken)
+
+
+@pytest.mark.parametrize("name", AT_WORK)
+def test_what_stops_the_loads_that_wait_is_what_check_names(at_work: SetUp, copy: Callable[[SetUp], SetUp], name: str) -> None:
+    broken = copy(at_work)
+    AT_WORK[name](broken)
+    require_agreement(broken)
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_registry_that_stops_a_load_is_named(registered: SetUp, copy: Callable[[SetUp], SetUp], name: str) -> None:
+    broken, answers = copy(registered), REGISTRIES[name]
+    if answers is None:
+        require_agreement(broken)
+        return
+    with answering(answers[0], status=answers[1]) as url:
+        broken.set("value", registry(url))
+        require_agreement(broken)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_run_goes_through_where_check_finds_nothing(at_rest: SetUp, copy: Callable[[SetUp], SetUp], name: str) -> None:
+    sound = copy(at_rest)
+    SOUND[name](sound)
+    require_agreement(sound, is_sound=True)
+
+
+def test_work_that_waits_is_in_order(at_work: SetUp, copy: Callable[[SetUp], SetUp]) -> None:
+    require_agreement(copy(at_work), is_sound=True)
