@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
-from lakehouse.config.keys import all_keys, dotted, key_at
+from lakehouse.config.keys import Path, all_keys, dotted, key_at
 from lakehouse.settings.base import Model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lakehouse.config.keys import Path
 
 PLANTED = "hunter2-of-the-tests"
 """The secret: no output may have it."""

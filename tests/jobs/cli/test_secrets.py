@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 import typer
@@ -19,10 +21,6 @@ from lakehouse.run import schema_registry
 from tests.docs.reference import leaves
 from tests.support.planted import FORMS, IN_A_FOLDER, PLANTED, SECTIONS, VARIABLE, places, planted, secret_keys
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 WHY = ("--reason", "x")
 WORDS: dict[str, tuple[str, ...]] = {

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
+from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.dev_broker.process import HOST, free_port
 from jobs.first import check
 from jobs.process.context import load_settings
@@ -27,14 +30,6 @@ from tests.conftest import Events
 from tests.support.answering_registry import answering
 from tests.support.kafka import Sent, delete_records, delete_topic, send
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
