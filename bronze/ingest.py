@@ -34,7 +34,7 @@ from bronze.progress.topic_registry import Topic, write_begun
 from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
-from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.delta.errors import SPARK_ERRORS, unsupported
 from lakehouse.errors import OffsetsExpiredError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
@@ -204,7 +204,7 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None
 
 def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
     """Translate the error of a failed read."""
-    if refused := storage_errors.failure(error, run.lakehouse):
+    if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
     if isinstance(told, OffsetsExpiredError):

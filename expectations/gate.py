@@ -134,7 +134,9 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
 
 
 def require(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> None:
-    """Raise what an audit of the loads that wait would end in. Commits nothing; a table of the gate may not exist yet.
+    """Raise what an audit of the loads that wait would end in. Commits nothing.
+
+    Nothing is audited while a table is missing that the audit reads: the run makes it, and may load again.
 
     Raises:
         GateFailedError: A critical expectation is not met.
@@ -142,7 +144,10 @@ def require(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = N
     """
     for contract in (RESULTS, DECISIONS, REJECTS):
         tables.require(spark, run.table(contract.name), contract)
-    if tables.exists(spark, run.table(SILVER_LOADS)) and isinstance(done := _audited(spark, run, gate, limits), _Audit):
+    if not all(tables.exists(spark, run.table(name)) for name in snapshot.READ):
+        return
+    done = _audited(spark, run, gate, limits)
+    if isinstance(done, _Audit):
         verdict.require_let_out(run, _gate_run(done), done.rows(run.run_id, datetime.now(UTC)))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lakehouse.errors import AnotherWriterError, TableStateError, UndoneError, headline
+from lakehouse.errors import AnotherWriterError, TableStateError, UndoneError
+from lakehouse.spark.storage_errors import whole_text
 
 if TYPE_CHECKING:
     from lakehouse.table import Table
@@ -61,6 +62,7 @@ _NO_VERSION = (
 _UNSUPPORTED = (
     "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
     "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+    "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
     "DELTA_INVALID_PROTOCOL_VERSION",
     "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta has never heard of
 )
@@ -101,20 +103,18 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
         ) from error
 
 
-def raise_if_unsupported(error: Exception, table: Table) -> None:
-    """Raise an error that names the table if it needs a feature of Delta that this session lacks; return if not.
-
-    Raises:
-        TableStateError: It does.
-    """
-    if _mentions(error, _UNSUPPORTED):
-        raise TableStateError(
-            "The table needs a feature of Delta Lake that this session lacks.",
-            where=str(table),
-            observed=headline(str(error)),
-            expected="features that this version of Delta Lake reads and writes",
-            next_step="Use a later Delta Lake; or drop the feature by the engine that added it: ALTER TABLE ... DROP FEATURE.",
-        ) from error
+def unsupported(error: Exception, table: Table) -> TableStateError | None:
+    """The error to raise instead if the session cannot work with a table's features of Delta; None if the cause is another."""
+    lines = [line for line in whole_text(error).splitlines() if any(sign in line for sign in _UNSUPPORTED)]
+    if not lines:
+        return None
+    return TableStateError(
+        "This session cannot work with the table's features of Delta Lake.",
+        where=str(table),
+        observed=lines[0].strip().removeprefix(": ").removeprefix("Caused by: "),
+        expected="features that this version of Delta Lake reads and writes",
+        next_step="Use a later Delta Lake; or have the engine that changed them put them right: ALTER TABLE ... DROP FEATURE.",
+    )
 
 
 def is_append_only(error: Exception) -> bool:

@@ -23,7 +23,7 @@ from lakehouse.delta.errors import (
     is_no_table,
     is_table_change,
     raise_if_conflict,
-    raise_if_unsupported,
+    unsupported,
 )
 from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 from lakehouse.settings.payload_schema import quoted
@@ -111,7 +111,7 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 
     Raises:
         ContractError: The table has other columns.
-        TableStateError: The table needs a feature of Delta that this session lacks.
+        TableStateError: This session cannot work with the table's features of Delta.
     """
     there = found(spark, table)
     if there is not None:
@@ -126,12 +126,13 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     """Check that this session may write to an existing table, by a DELETE that selects no row. Commits nothing.
 
     Raises:
-        TableStateError: The table needs a feature of Delta that this session lacks.
+        TableStateError: This session cannot work with the table's features of Delta.
     """
     try:
         delete(spark, table, "false")
     except SPARK_ERRORS as error:
-        raise_if_unsupported(error, table)
+        if refused := unsupported(error, table):
+            raise refused from error
         if not is_append_only(error):
             raise
 
@@ -195,7 +196,7 @@ def found(spark: SparkSession, table: Table) -> DataFrame | None:
     """The table; None if it does not exist.
 
     Raises:
-        TableStateError: The table needs a feature of Delta that this session lacks.
+        TableStateError: This session cannot work with the table's features of Delta.
     """
     if _is_missing(table):
         return None
@@ -205,7 +206,8 @@ def found(spark: SparkSession, table: Table) -> DataFrame | None:
     except SPARK_ERRORS as error:
         if isinstance(error, AnalysisException) and is_no_table(error):
             return None
-        raise_if_unsupported(error, table)
+        if refused := unsupported(error, table):
+            raise refused from error
         raise
     return rows
 
@@ -430,14 +432,15 @@ def properties(spark: SparkSession, table: Table) -> dict[str, str]:
     """The properties of an existing table.
 
     Raises:
-        TableStateError: The table needs a feature of Delta that this session lacks.
+        TableStateError: This session cannot work with the table's features of Delta.
     """
     if (folder := table.local_folder) is not None and (known := local_files.properties(folder)) is not None:
         return known
     try:
         return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
     except SPARK_ERRORS as error:
-        raise_if_unsupported(error, table)
+        if refused := unsupported(error, table):
+            raise refused from error
         raise
 
 

@@ -131,6 +131,7 @@ def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(fill
     assert "sequence" in found["config sequenze"]["next_step"]
 
 
+@pytest.mark.usefixtures("spark")
 def test_tables_of_others_and_those_that_only_a_session_reaches_are_named(filled: str, checked: Check, tmp_path: Path) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
     table(lakehouse, "bronze_records", **{OWNER: "theirs"})
@@ -138,5 +139,7 @@ def test_tables_of_others_and_those_that_only_a_session_reaches_are_named(filled
     code, found = checked(filled)
     assert (code, found["tables"]["ok"]) == (1, False)
     assert "1 table of pipeline theirs, and tables that are not Tidemark's: strange" in found["tables"]["observed"]
+    assert "These tables are another pipeline's" in found["tables"]["observed"]
     code, found = checked(filled, lakehouse={"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"})
-    assert (code, "not looked at" in found["tables"]["observed"]) == (0, True)
+    assert (code, found["tables"]["ok"]) == (1, False)
+    assert "main.s: reached by a session. " in found["tables"]["observed"]
