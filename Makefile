@@ -40,8 +40,8 @@ test-all: test  ## Run all tests: also those of tests/beyond.toml, and every pro
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
 	@TESTS=places $(BIN)/python -m pytest tests/producer tests/model tests/chaos tests/browser
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
-	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py
-	@TESTS=places $(BIN)/python -m pytest tests/faults/test_commits.py tests/faults/test_machine.py tests/faults/test_broker_faults.py
+	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py tests/packaging/test_sbom.py
+	@TESTS=places $(BIN)/python -m pytest tests/faults/test_machine.py tests/faults/test_broker_faults.py
 	@TESTS=places $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
 	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere
 	@TESTS=places TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/scenario/test_place.py

@@ -50,7 +50,7 @@ PARTS = (
     Part(
         LOADS,
         "Loads and commands",
-        "Each measure beside its base, on the same input, in turns; `bench/loads.py` and its neighbours.",
+        "Each measure and its base, on the same input, in turns.",
         "make bench",
         marks.of_loads,
     ),
@@ -65,67 +65,57 @@ PARTS = (
     Part(
         GROWTH,
         "Growth",
-        "Loads of the same size on histories that grow. Bronze is made up by Spark: values of 32 bytes, 8 partitions. The\n"
-        "history of Silver comes by loads, that of MERGE's table by appends. The measured loads lie around the history that\n"
-        "is named. Each size has a process of its own, which has done two loads before. *Memory* is the most that it held,\n"
-        "Python and the JVM, driver and executor being one.",
+        "Loads of the same size on histories that grow: values of 32 bytes, 8 partitions. Each size has a process of its\n"
+        "own. *Memory* is the most that Python and the JVM held.",
         "make bench-scale",
         marks.of_growth,
     ),
     Part(
         STREAMS,
         "Streams",
-        "Loads of some 100,000 records where `silver_watermarks` has many streams: producers of 8 partitions, with names of\n"
-        "32 characters, that take turns record by record; a single stream is one partition. Values of 32 bytes. The mark\n"
-        "holds for a load that touches few of the streams and for one that touches all. Bare, the same rows go to copies of\n"
-        "its tables, and as many rows of the ledger and watermarks, and nothing is decided.",
+        "Loads of some 100,000 records, with many streams in `silver_watermarks`: producers of 8 partitions that take\n"
+        "turns record by record. *Bare*: the same rows go to copies of its tables, and nothing is decided.",
         "make bench-scale",
         marks.of_streams,
     ),
     Part(
         COLD,
         "Cold",
-        "The installed command as a process of its own, on a topic that was read before, and with a thousand more; what\n"
-        "people ask of such small tables; a process that opens the same Spark session, asks it for one row, and ends; and one\n"
-        "that commits what a run commits, to copies of its tables, and does nothing else (`bench/floor.py`).",
+        "The installed command as a process of its own; a process that only opens the same Spark session; and one that\n"
+        "only commits what a run commits (`bench/floor.py`).",
         "make bench-scale",
         marks.of_cold,
     ),
     Part(
         WHOLE,
         "The whole path",
-        "The same topic of 8 partitions, values of 200 bytes, in turns and in one warm session: a bare Structured Streaming\n"
-        "copy to Delta, Bronze alone, such a copy and from there two more, one table to the next, and all stages to Gold; and\n"
-        "one that commits what a run commits and does nothing else (`bench/floor.py`). Each has taken in the topic's first\n"
-        "records before: tables and checkpoints are there.",
+        "The same topic of 8 partitions, values of 200 bytes, in one warm session: a bare Structured Streaming copy to\n"
+        "Delta, Bronze alone, three copies from table to table, all stages to Gold, and the bare commits of a run.",
         "make bench-scale",
         marks.of_whole,
     ),
     Part(
         BACKFILL,
         "Backfill",
-        "One load of all of Bronze into an empty Silver, by the installed command with `SPARK_DRIVER_MEMORY=2g`. Bronze is\n"
-        "made up by Spark, values of 32 bytes. *Memory* is that of the process and the JVM below it; spills are those of\n"
-        "Spark's event log; a word is a line of the command's log.",
+        "One load of all of Bronze into an empty Silver, with `SPARK_DRIVER_MEMORY=2g`, values of 32 bytes. *Memory* is\n"
+        "that of the process and its JVM; a word is a line of the command's log.",
         "make bench-scale",
         marks.of_backfill,
     ),
     Part(
         READERS,
         "Readers",
-        "The installed commands, each a process of its own, on the same tables in a folder and in S3 (SeaweedFS on this\n"
-        "machine), in turns, each with `--json`: the page of a report takes the import of its charts' library on top. Bronze\n"
-        "is made up by Spark, values of 192 bytes; Silver and Gold hold it.",
+        "The installed commands with `--json`, each a process of its own, on the same tables in a folder and in S3\n"
+        "(SeaweedFS on this machine).",
         "make bench-scale",
         marks.of_readers,
     ),
     Part(
         ENDLESS,
         "Run after run",
-        "Runs over 1,000 new records, one after another in one process, as `tidemark run --every 0` does them, on a topic of\n"
-        "8 partitions. A tenth of the runs is a line; after each, `tidemark maintain` puts small files together and removes\n"
-        "old ones at once. *Live* is what a full collection of garbage leaves of Spark's heap. Logs of tables are kept for 30\n"
-        "days by default, so that their files become more until then.",
+        "Runs over 1,000 new records in one process, as by `tidemark run --every 0`, on a topic of 8 partitions. A row is\n"
+        "a tenth of the runs; `tidemark maintain` runs after each tenth. *Live* is what a full garbage collection leaves\n"
+        "of Spark's heap. Logs of tables are kept for 30 days by default, so their files grow until then.",
         "make bench-endless",
         marks.of_endless,
     ),
@@ -154,7 +144,7 @@ def sections(folder: Path, more: Sequence[tuple[str, ...]] = ()) -> str:
         lines += mark_lines(part.marks(sitting), is_busy=bool(sitting.disturbances()))
         made.append(section(folder, part.name))
     marked = table(("what", "mark", "measured", "met?"), [*lines, *more], words=4)
-    text = "What is aimed at, and what was measured. A busy machine proves nothing; the section says when it was."
+    text = "The aims, and what was measured. Figures of a busy machine prove nothing; the section says if it was busy."
     return "\n".join([f"## Marks\n\n{text}\n\n{marked}", *made])
 
 

@@ -15,6 +15,7 @@ The steps, and why they neither lose nor duplicate records:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,11 +28,13 @@ from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
 from bronze.progress import topic_breaks
 from bronze.progress.position import read as read_standing
-from bronze.progress.start_offsets import starting_point, starts
+from bronze.progress.position import with_topics
+from bronze.progress.start_offsets import require_table, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun
 from bronze.records import bronze_records
+from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
-from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.delta.errors import SPARK_ERRORS, unsupported
 from lakehouse.errors import OffsetsExpiredError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
@@ -39,6 +42,8 @@ from lakehouse.spark import storage_errors
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -121,6 +126,35 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     return ingested
 
 
+def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
+    """Raise what `ingest` would raise before it reads, and what reading would raise at once. Commits nothing.
+
+    Raises:
+        TidemarkError: As `ingest`.
+    """
+    if not is_remote():
+        require_reachable(kafka.bootstrap_servers)
+    tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
+    standing = read_standing(spark, run, is_dry_run=True)
+    require_table(spark, run, standing)
+    _require_readable(spark, run, kafka, standing)
+    if seen := _seen(run, kafka):
+        standing = with_topics(spark, run, standing, _new_topics(spark, run, kafka, standing, seen))
+        with contextlib.suppress(LookError):
+            topic_breaks.require_whole(spark, run, kafka, standing)
+
+
+def _require_readable(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
+    """Read one record by Spark's own client, which has other properties and rights than the client that looks."""
+    options = {**reader_options(kafka, "earliest"), "groupIdPrefix": "spark-kafka-source"}
+    options.pop("maxOffsetsPerTrigger", None)
+    try:
+        spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
+    except SPARK_ERRORS as error:
+        if malformed_timestamp(error) is None:  # such a record is read outside Spark
+            raise _told(spark, run, kafka, standing, error) from None
+
+
 def _read_available(
     spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing
 ) -> tuple[int, int]:
@@ -170,7 +204,7 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None
 
 def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
     """Translate the error of a failed read."""
-    if refused := storage_errors.failure(error, run.lakehouse):
+    if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
     if isinstance(told, OffsetsExpiredError):
@@ -187,7 +221,16 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
         TopicRecreatedError: A topic was recreated.
         SourceError: It cannot be decided where a topic starts.
     """
-    seen = _seen(run, kafka)
+    noted = _new_topics(spark, run, kafka, standing, _seen(run, kafka))
+    if not noted:
+        return standing
+    write_begun(spark, run, noted.values())
+    crash_point("bronze.topics_noted")
+    return read_standing(spark, run)
+
+
+def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]) -> dict[str, Topic]:
+    """Return the topics that `bronze_topics` has to get a row for; see `_with_new_topics`."""
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     try:
@@ -206,11 +249,7 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
         topic = replace(topic, starts=started.get(name, topic.starts))
         if topic != known:
             noted[name] = topic
-    if not noted:
-        return standing
-    write_begun(spark, run, noted.values())
-    crash_point("bronze.topics_noted")
-    return read_standing(spark, run)
+    return noted
 
 
 def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:

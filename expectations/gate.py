@@ -20,6 +20,7 @@ from expectations.gx.flatten import flatten
 from expectations.kept_out import Aside, Limits
 from lakehouse.contracts.gate import (
     CRITICAL,
+    DECISIONS,
     ERRORED,
     FAILED,
     PASSED,
@@ -28,6 +29,7 @@ from lakehouse.contracts.gate import (
     RESULTS,
     GateRun,
 )
+from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
 from lakehouse.escape import shortened
@@ -70,6 +72,28 @@ class _Audit:
         unmet = [r.check.name for r in self.results if r.outcome != PASSED and (r.check.severity == CRITICAL) is critical]
         return tuple(dict.fromkeys(unmet))
 
+    def rows(self, run_id: str, evaluated_at: datetime) -> list[Row]:
+        """The rows of gate_results."""
+        return [
+            {
+                "gate_run_id": self.gate_run_id,
+                "first_load_seq": self.pins.first_load_seq,
+                "last_load_seq": self.pins.last_load_seq,
+                "expectation": result.check.name,
+                "column": result.check.column,
+                "severity": result.check.severity,
+                "outcome": result.outcome,
+                "success": result.outcome == PASSED,
+                "observed": result.observed,
+                "expected": result.check.expected,
+                "silver_version": self.pins.silver_version,
+                "loads_version": self.pins.loads_version,
+                "run_id": run_id,
+                "evaluated_at": evaluated_at,
+            }
+            for result in self.results
+        ]
+
 
 def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> GateRun | None:
     """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
@@ -91,27 +115,56 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    checks = suites.build(gate)
-    decisions = decided.read(spark, run)
-    if (released := verdict.released(spark, run, decisions)) is not None:
-        run.report.event("gate.released_waits", gate_run_id=released.gate_run_id)
-        return released
-    pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
-    if pins is None:
+    done = _audited(spark, run, gate, limits)
+    if isinstance(done, GateRun):
+        run.report.event("gate.released_waits", gate_run_id=done.gate_run_id)
+        return done
+    if done is None:
         run.report.event("gate.nothing_new")
         return None
-    gate_run_id = new_id()
-    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
-        prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
-    done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")
     _keep_aside(spark, run, done)
     _record(spark, run, done)
     crash_point("gate.recorded")
     if gate.data_docs:
         _build_docs(run, done)
-    return _gate_run(run, done)
+    gate_run = _gate_run(done)
+    _report(run, gate_run, done)
+    return gate_run
+
+
+def require(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> None:
+    """Raise what an audit of the loads that wait would end in. Commits nothing.
+
+    Nothing is audited while a table is missing that the audit reads: the run makes it, and may load again.
+
+    Raises:
+        GateFailedError: A critical expectation is not met.
+        ContractError: A table of the gate has other columns.
+    """
+    for contract in (RESULTS, DECISIONS, REJECTS):
+        tables.require(spark, run.table(contract.name), contract)
+    if not all(tables.exists(spark, run.table(name)) for name in snapshot.READ):
+        return
+    done = _audited(spark, run, gate, limits)
+    if isinstance(done, _Audit):
+        verdict.require_let_out(run, _gate_run(done), done.rows(run.run_id, datetime.now(UTC)))
+
+
+def _audited(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None) -> _Audit | GateRun | None:
+    """The audit of the loads that wait, or the gate run that was released; None if no load waits."""
+    checks = suites.build(gate)
+    decisions = decided.read(spark, run)
+    if (released := verdict.released(spark, run, decisions)) is not None:
+        return released
+    pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
+    if pins is None:
+        return None
+    gate_run_id = new_id()
+    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
+        prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
+        results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
+    return _Audit(gate_run_id, pins, results, rows)
 
 
 def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
@@ -184,27 +237,7 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     table = run.table(GATE_RESULTS)
     tables.create(spark, table, RESULTS)
     views.create(spark, run.lakehouse, {GATE_RESULTS})
-    now = _after_the_last(spark, table)
-    pins = done.pins
-    rows = [
-        {
-            "gate_run_id": done.gate_run_id,
-            "first_load_seq": pins.first_load_seq,
-            "last_load_seq": pins.last_load_seq,
-            "expectation": result.check.name,
-            "column": result.check.column,
-            "severity": result.check.severity,
-            "outcome": result.outcome,
-            "success": result.outcome == PASSED,
-            "observed": result.observed,
-            "expected": result.check.expected,
-            "silver_version": pins.silver_version,
-            "loads_version": pins.loads_version,
-            "run_id": run.run_id,
-            "evaluated_at": now,
-        }
-        for result in done.results
-    ]
+    rows = done.rows(run.run_id, _after_the_last(spark, table))
     tables.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
 
 
@@ -215,9 +248,9 @@ def _after_the_last(spark: SparkSession, table: Table) -> datetime:
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
 
 
-def _gate_run(run: Run, done: _Audit) -> GateRun:
+def _gate_run(done: _Audit) -> GateRun:
     pins = done.pins
-    gate_run = GateRun(
+    return GateRun(
         gate_run_id=done.gate_run_id,
         first_load_seq=pins.first_load_seq,
         last_load_seq=pins.last_load_seq,
@@ -227,6 +260,9 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
         warned=done.names(critical=False),
         rejected=pins.rejected,
     )
+
+
+def _report(run: Run, gate_run: GateRun, done: _Audit) -> None:
     for result in filter(_is_restart, done.results):
         run.report.event("gate.restart_suspected", severity=result.check.severity, observed=result.observed)
     run.report.event(
@@ -239,7 +275,6 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
         failed=list(gate_run.failed),
         warned=list(gate_run.warned),
     )
-    return gate_run
 
 
 def _build_docs(run: Run, done: _Audit) -> None:

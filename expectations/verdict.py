@@ -15,7 +15,7 @@ from lakehouse.escape import shortened
 from lakehouse.table import GATE_RESULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -29,11 +29,17 @@ def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
     Raises:
         GateFailedError: At least one critical expectation failed or errored.
     """
+    if not gate_run.is_let_out:
+        require_let_out(run, gate_run, _results(spark, run, gate_run.gate_run_id))
+
+
+def require_let_out(run: Run, gate_run: GateRun, rows: Iterable[Row]) -> None:
+    """The same, with the gate run's rows of gate_results at hand."""
     if gate_run.is_let_out:
         return
     unmet = [
         f"{_named(row)} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
-        for row in _results(spark, run, gate_run.gate_run_id)
+        for row in rows
         if row["severity"] == CRITICAL and row["outcome"] != PASSED
     ]
     budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]

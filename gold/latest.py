@@ -4,8 +4,7 @@ Within a stream a record's sequence says which is later; between streams its tim
 one. So for a key in several streams the last record of each stream must be known: `gold_latest_by_stream` keeps it (decision
 0043). Most keys are in one stream, and not in that table.
 
-Among many records, the highest of each key and stream is found by keys and numbers first, so that no whole row is sorted
-(decision 0034).
+Among many records, the highest of each key and stream is found by keys and numbers first, so that no whole row is sorted.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from gold import rows as models
+from gold import sql_models
 from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
@@ -145,6 +146,30 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     )
     made = refresh_models(spark, run, gold)
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
+
+
+def require(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
+    """Raise if a table of Gold has other columns, or a model's query cannot be made. Commits nothing.
+
+    Args:
+        spark: The session.
+        run: The run.
+        gold: The models.
+        payload: The payload's type; None if values are not decoded.
+
+    Raises:
+        ContractError: A table of Gold has other columns.
+        ModelError: A model names a column that Gold will not have, or is no query.
+    """
+    contracts = _contracts(payload)
+    for contract in contracts:
+        tables.require(spark, run.table(contract.name), contract)
+    if gold.models:
+        sql_models.require(spark, run, gold, contracts)
+
+
+def _contracts(payload: str | None) -> tuple[Contract, ...]:
+    return gold_records(payload), gold_latest(payload), gold_latest_by_stream(payload), STREAM_HEALTH
 
 
 def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> bool:
@@ -266,8 +291,7 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
     if "payload" in silver.columns:
         payload = StructType([StructField("payload", silver.schema["payload"].dataType)])
         payload_type = payload.toDDL().removeprefix("payload ")
-    of_records = (gold_records(payload_type), gold_latest(payload_type), gold_latest_by_stream(payload_type))
-    contracts = {each.name: each for each in (*of_records, STREAM_HEALTH)}
+    contracts = {each.name: each for each in _contracts(payload_type)}
     for name, contract in contracts.items():
         if name != but:
             tables.create(spark, run.table(name), contract)

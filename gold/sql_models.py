@@ -17,10 +17,11 @@ from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gold, GoldModel
 
@@ -47,20 +48,42 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
-    made_of = {"last_load_seq": small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")}
+    made_of: dict[str, int] = {"last_load_seq": small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")}
     if amended_by is not None:
         made_of["amended_by"] = amended_by
+    sources = {name: run.table(name) for name in _SOURCES}
+    with _views(spark, {name: tables.read(spark, each, version=tables.version(spark, each)) for name, each in sources.items()}):
+        return _each(gold, lambda model: _refresh(spark, run, model, made_of))
+
+
+def require(spark: SparkSession, run: Run, gold: Gold, contracts: Iterable[Contract]) -> None:
+    """Raise if a model's query is none, or names a table or column that Gold will not have. Commits nothing.
+
+    Args:
+        spark: The session.
+        run: The run.
+        gold: The models.
+        contracts: The contracts of the tables that models may read.
+
+    Raises:
+        ModelError: It does.
+    """
+    with _views(spark, {each.name: spark.createDataFrame([], each.ddl()) for each in contracts if each.name in _SOURCES}):
+        _each(gold, lambda model: _query(spark, run, model.sql.read_text(encoding="utf-8")) is not None)
+
+
+def _each(gold: Gold, make: Callable[[GoldModel], bool]) -> tuple[str, ...]:
+    """Do something with every model, whether or not others fail; return the names of those that it did something for."""
     made, broken = [], []
-    with _views(spark, run):
-        for model in gold.models:
-            try:
-                if _refresh(spark, run, model, made_of):
-                    made.append(model.name)
-            except (OSError, ModelError, *SPARK_ERRORS) as error:
-                broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
+    for model in gold.models:
+        try:
+            if make(model):
+                made.append(model.name)
+        except (OSError, ModelError, *SPARK_ERRORS) as error:
+            broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
     if broken:
         raise ModelError(
-            f"{len(broken)} of {len(gold.models)} models failed. Gold's own tables are published.",
+            f"{len(broken)} of {len(gold.models)} models failed. Gold's own tables do not need them.",
             where="gold.models",
             observed="".join(f"\n    {each}" for each in broken),
             expected="one query each, over gold_records, gold_latest and gold_stream_health",
@@ -76,28 +99,37 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
     if tables.last_metadata(spark, table) == metadata:
         return False
-    found = beyond_tables(spark, text, is_in_catalog=run.lakehouse.root is None)
-    if found:
-        raise ModelError(f"the query holds {found}")
-    with session.no_file_relations(spark):
-        rows = spark.sql(as_query(text))
-    tables.overwrite(rows, table, metadata=metadata)
+    tables.overwrite(_query(spark, run, text), table, metadata=metadata)
     run.report.event("gold.model_made", model=model.name, **made_of)
     crash_point("gold.model_made")
     return True
 
 
+def _query(spark: SparkSession, run: Run, text: str) -> DataFrame:
+    """The rows of a model.
+
+    Raises:
+        ModelError: The query reads what a model may not read.
+    """
+    found = beyond_tables(spark, text, is_in_catalog=run.lakehouse.root is None)
+    if found:
+        raise ModelError(f"the query holds {found}")
+    with session.no_file_relations(spark):
+        rows = spark.sql(as_query(text))
+    rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the query's names
+    return rows
+
+
 @contextmanager
-def _views(spark: SparkSession, run: Run) -> Iterator[None]:
-    """Expose Gold's tables as views of the same names, each at one version, while models are made.
+def _views(spark: SparkSession, sources: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Expose rows as views of the names of Gold's tables while models are made.
 
     A caller's views of these names are put back afterwards.
     """
     kept = {name: f"_tidemark_kept_{name}" for name in _SOURCES if _is_temporary_view(spark, name)}
     _rename_views(spark, kept)
-    for name in _SOURCES:
-        table = run.table(name)
-        tables.read(spark, table, version=tables.version(spark, table)).createOrReplaceTempView(name)
+    for name, rows in sources.items():
+        rows.createOrReplaceTempView(name)
     try:
         yield
     finally:

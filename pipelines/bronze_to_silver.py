@@ -13,13 +13,12 @@ from lakehouse.contracts.bronze import of_last_incarnations
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
-from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 from silver.load import breaker, cutover, planner, recover, steps
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.streams import StreamLimits
-from silver.state.tables import create_tables
-from silver.state.watermarks import Watermarks
+from silver.state.tables import are_of_earlier_version, create_tables, require_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,12 +126,32 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     Raises:
         TableMissingError: Bronze has not been written yet.
     """
-    rules = Rules.of(settings)
-    if tables.exists(spark, run.table(SILVER_WATERMARKS)):
-        recovered = recover.recover(spark, run, rules)
-    else:
-        recovered = recover.Recovered(Watermarks({}), last=[], open_claim=None)
+    recovered = recover.recover(spark, run, Rules.of(settings))
     return {**previewed(spark, run, settings, recovered), "other_topics": _other_topics(spark, run, settings)}
+
+
+def require(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Raise what `run` would raise over the records that Bronze holds, before it claims a load. Commits nothing.
+
+    Of tables that an earlier version made, only the columns are looked at.
+
+    Raises:
+        TidemarkError: As `run`.
+    """
+    rules = Rules.of(settings)
+    require_tables(spark, run, rules)
+    if are_of_earlier_version(spark, run):
+        return
+    recovered = recover.recover(spark, run, rules)
+    if recovered.open_claim is not None:
+        if recovered.swap is None:
+            steps.planned_again(spark, run, recovered)
+        return
+    is_there = tables.exists(spark, run.table(BRONZE_RECORDS))
+    planned = planner.plan(spark, run, rules, recovered, limits(settings)) if is_there else None
+    if planned is not None:
+        policies = settings.policies
+        breaker.require_closed(spark, run, planned, policies.max_quarantined_share, policies.topic_shares)
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:

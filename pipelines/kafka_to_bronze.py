@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze.ingest import ingest
+from bronze import ingest
 from lakehouse.extract.sources import Sources
 
 if TYPE_CHECKING:
@@ -16,4 +16,9 @@ if TYPE_CHECKING:
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Ingest what Kafka has; see `bronze.ingest.ingest` for what is committed and raised."""
-    return vars(ingest(spark, run, settings.kafka, Sources.of(settings)))
+    return vars(ingest.ingest(spark, run, settings.kafka, Sources.of(settings)))
+
+
+def require(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Raise what `run` would raise before it reads; see `bronze.ingest.require`."""
+    ingest.require(spark, run, settings.kafka)

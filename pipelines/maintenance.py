@@ -1,6 +1,6 @@
 """Maintenance of every table, alongside the pipeline: retention, small files, the files of old versions.
 
-Nothing here may break what DESIGN section 4 relies on. A load's transaction ids are part of every checkpoint and outlive the
+Nothing here may break the protocol of docs/rule.md. A load's transaction ids are part of every checkpoint and outlive the
 log. Old versions that must still be read are left: Bronze's while a claim is unfinished; Silver's and the ledger's while loads
 that the gate or an operator let out are not in Gold. On a local root each step holds the root's lock, and a run waits for it.
 """

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from expectations import gate, verdict
 from expectations.evidence.snapshot import last_published
 from expectations.kept_out import Limits
-from gold import undo
-from gold.publish import publish
+from gold import publish, undo
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.silver import ERASE, RESTORE
 from lakehouse.delta import small_tables, tables
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
+from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.request import Request
+from silver.state.tables import are_of_earlier_version, last_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +37,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         GateFailedError: A critical expectation was not met, and the range was not released; all results are recorded.
     """
     started = time.monotonic()
-    limits = Limits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
-    audited = gate.audit(spark, run, settings.gate, limits)
+    audited = gate.audit(spark, run, settings.gate, _limits(settings))
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)
@@ -71,10 +71,27 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         verdict.raise_if_failed(spark, run, audited)
         # Before publishing: afterwards, an erasure in the range would count as followed, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
-        done = vars(publish(spark, run, audited, settings.gold))
+        done = vars(publish.publish(spark, run, audited, settings.gold))
         # Again after it: the audited version may be older than an erasure.
         amend_gold(spark, run, settings, after_load_seq=audited.last_load_seq)
     return {**done, "seconds": round(time.monotonic() - started, 3)}
+
+
+def require_gate(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Raise what `run_gate` would raise over the loads that wait now. Commits nothing."""
+    if are_of_earlier_version(spark, run):
+        return
+    gate.require(spark, run, settings.gate, _limits(settings))
+
+
+def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Raise what `run_gold` would raise over any records: columns of Gold's tables, and models. Commits nothing."""
+    kind = Rules.of(settings).keeping(last_rules(spark, run)).payload_type
+    publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:

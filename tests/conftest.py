@@ -1,35 +1,27 @@
 """Fixtures that every test may use. One Spark session per test process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
+from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
 from tests.support.places import PLACE, PLACES, STARTED, Place, copy_objects, copy_schema, in_folder, in_store
-from tests.support.prepared import Histories, empty
+from tests.support.prepared import Histories, History, empty
 from tests.support.quick import QUICK, start_quickly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.storage.s3 import S3Storage
-    from tests.support.prepared import History
-
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others. `make mutants`
 # needs no smaller example of a failure.

@@ -4,8 +4,6 @@
 also puts what was printed into the page.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import getpass
@@ -15,16 +13,13 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bronze.dev_broker.broker import down
 from bronze.dev_broker.process import HOST, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first-hour.md"

@@ -50,12 +50,12 @@ def test_every_class_is_counted_and_explained() -> None:
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        ("architecture.md", [f"`{name}`" for name in TABLE_NAMES]),
+        ("tables.md", [f"\n| `{name}` |" for name in TABLE_NAMES]),
         (
             "configuration.md",
             [f"`{each.name}`" for each in MEASURES] + [f"`policies.{name}`" for name in Policies.model_fields],
         ),
-        ("glossary.md", [f"\n| {name} |" for name in CLASSES]),
+        ("rule.md", [f"\n| `{name}` |" for name in CLASSES]),
         ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
         ("runbook.md", [f"`{name}`" for name in (UNDECODABLE, *(each.name for each in INVARIANTS))]),
         ("runbook.md", [f"`..._{problem}`" for problem in PROBLEMS]),

@@ -1,19 +1,14 @@
 """The tutorial: every command of it is run, in its order, and prints what the page shows."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from jobs import cli
 from tests import first_hour
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def in_this_process(command: str, folder: Path) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """What users and stored state see stays as it is, or `CHANGELOG.md` says otherwise."""
 
-from __future__ import annotations
-
 import yaml
 
 from tests.support import kept

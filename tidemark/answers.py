@@ -710,7 +710,8 @@ class Fate:
         copies: How often Bronze holds the offset: all but one are replays.
         erased_load_seq: The load that erased it, or None.
         is_undecodable: Whether Silver holds its value as bytes alone, because it is not of the payload's format.
-        misfit: The field of an undecodable JSON value that is not of its type, and what it has; None if none is seen.
+        misfit: The field of an undecodable JSON value that is not of its type, and what it has; or why nothing could be read
+            from a JSON value. None if none is seen.
         load: The load that decided it; None if none has.
         passed_by: The record that moved the watermark past it in the same load, if it is late.
         settled: Who released or discarded it, or None.

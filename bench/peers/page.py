@@ -30,9 +30,8 @@ _MEGABYTE = 1e6
 _INTRODUCTION = """\
 # Benchmarks
 
-What Tidemark costs: held against its marks, and beside what people use instead. `make bench`, `make bench-scale` and
-`make bench-endless` write this page, its chart and the raw numbers. Each part was measured in one sitting, under the
-conditions that it names.
+What Tidemark costs, compared with its marks and with what people use instead. `make bench`, `make bench-scale` and
+`make bench-endless` write this page. Each part was measured in one sitting, under the conditions that it names.
 """
 
 _BESIDE = "Beside what others use"
@@ -40,20 +39,19 @@ _BESIDE = "Beside what others use"
 _READING = """\
 ## How it is measured
 
-- One topic of 8 partitions on a local broker, numbered records with values that do not compress. What is sent is planned, so
-  the truth is known without deciding anything: where a block is sent again, and which records come late.
-- Each peer has a process of its own, which takes in some records first: the conditions say how many. Then the peers take turns,
-  round by round, another one first in each. A time is the median of the rounds, with the least and the most beside it.
-- Nothing else may use more than {quiet} cores meanwhile; where something did, the page begins by saying so.
-- *CPU* is that of the peer and the broker. *Memory* is the most that the peer's processes held, the broker not among them; a
-  JVM keeps what it once took. *Written* is what lies there at the end: data, logs, state, and topics as the broker stores them.
-  *State* is what the peer needs to go on: checkpoints, stores and their logs, watermarks.
-- The result is counted by the sequence in each record's header, as the sink kept it. *Lost*: sent, and neither in the result
-  nor held. *Doubled*: rows whose sequence the result has already. *Out of order*: rows that stand behind one of their partition
-  with a higher sequence. A topic's order is that of its offsets. A table's order is that of its commits, and within a commit
-  that of the Kafka offsets. *Held*: kept out and listed, for a person to decide on.
+- One topic of 8 partitions on a local broker, with numbered records whose values do not compress. What is resent is planned, so
+  the right result is known.
+- Each peer has a process of its own and is set up as its own documents advise. The peers take turns, round by round. A time is
+  the median of the rounds, with the least and the most.
+- Times of small runs are compared with the run's commits alone, made in the same sitting: a run cannot be faster.
+- Nothing else may use more than {quiet} cores meanwhile; otherwise the page begins by saying so.
+- *CPU* is that of the peer and the broker. *Memory* is the most that the peer's processes held. *Written* is what is on disk at
+  the end. *State* is what the peer needs to continue.
+- One counter reads each result by the sequence in each record's header. *Lost*: sent, and neither in the result nor held.
+  *Doubled*: rows whose sequence the result has already. *Out of order*: rows behind one of their partition with a higher
+  sequence. *Held*: kept out and listed, for an operator to decide.
 - *Cold* is from the start of the process to the end of its first job.
-- What is slow, and what starts at Kafka, is timed on one input only; every peer's result is counted on every input.
+- Slow peers, and those that start at Kafka, are timed on one input; every result is counted on every input.
 """
 
 

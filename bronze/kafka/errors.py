@@ -46,6 +46,40 @@ class Place(NamedTuple):
 
 _MALFORMED = r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value -?\d+"
 
+WENT_BACK = _failure(
+    r"Partition \S+ offset was changed from \d+ to \d+",
+    "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
+    "the topic that Bronze was read from",
+    "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
+    "`tidemark topic accept TOPIC --reason ...`. If only kafka.starting_offsets was too high for a first run, correct it "
+    "and remove the folder {checkpoint}.",
+    TopicRecreatedError,
+)
+GONE = _failure(
+    r"Partitions [^\n]* have been deleted|Cannot find initial offsets for partitions[^\n]*"
+    r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
+    "A topic or partition that Bronze was read from is gone.",
+    "every partition that was read before",
+    "Put the topic back into kafka.topics. If it is meant to be gone, remove the folder {checkpoint}: the next run goes on "
+    "from what Bronze holds of the other topics.",
+)
+EXPIRED = _failure(
+    r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
+    r"|Starting offset for \S+ was \d+ but consumer reset[^\n]*"
+    r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
+    "Kafka no longer has records that were not read yet.",
+    "every record from the last one in Bronze on (the topic's retention longer than the pause between runs)",
+    "Lengthen retention.ms. To go on without the lost records, and have that kept in the ledger: "
+    "`tidemark topic accept TOPIC --reason ...`.",
+    OffsetsExpiredError,
+)
+UNLIKE_PARTITIONS = _failure(
+    r"Specified: [^\n]*Assigned: [^\n]*",
+    "kafka.starting_offsets does not name every partition, or one too many.",
+    "an offset for every partition of every topic",
+    "Name them all; -2 is a partition's earliest offset, -1 its latest.",
+)
+
 _KINDS = (
     _failure(
         r"UnknownTopicOrPartitionException[^\n]*",
@@ -65,33 +99,9 @@ _KINDS = (
         "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
         "Have the rights granted, or set group.id under kafka.properties to a group that may be used.",
     ),
-    _failure(
-        r"Partition \S+ offset was changed from \d+ to \d+",
-        "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
-        "the topic that Bronze was read from",
-        "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
-        "`tidemark topic accept TOPIC --reason ...`. If only kafka.starting_offsets was too high for a first run, correct it "
-        "and remove the folder {checkpoint}.",
-        TopicRecreatedError,
-    ),
-    _failure(
-        r"Partitions [^\n]* have been deleted|Cannot find initial offsets for partitions[^\n]*"
-        r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
-        "A topic or partition that Bronze was read from is gone.",
-        "every partition that was read before",
-        "Put the topic back into kafka.topics. If it is meant to be gone, remove the folder {checkpoint}: the next run goes on "
-        "from what Bronze holds of the other topics.",
-    ),
-    _failure(
-        r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
-        r"|Starting offset for \S+ was \d+ but consumer reset[^\n]*"
-        r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
-        "Kafka no longer has records that were not read yet.",
-        "every record from the last one in Bronze on (the topic's retention longer than the pause between runs)",
-        "Lengthen retention.ms. To go on without the lost records, and have that kept in the ledger: "
-        "`tidemark topic accept TOPIC --reason ...`.",
-        OffsetsExpiredError,
-    ),
+    WENT_BACK,
+    GONE,
+    EXPIRED,
     _failure(
         f"(?P<shown>{_MALFORMED})",
         "A record's timestamp is so far from today that Spark cannot hold it, and the record cannot be read past Spark.",
@@ -100,12 +110,7 @@ _KINDS = (
         "it keeps the record, and later runs go on after it. Its producer sends microseconds or nanoseconds: have it "
         "corrected, and set message.timestamp.after.max.ms on the topic so that the broker refuses such records.",
     ),
-    _failure(
-        r"Specified: [^\n]*Assigned: [^\n]*",
-        "kafka.starting_offsets does not name every partition, or one too many.",
-        "an offset for every partition of every topic",
-        "Name them all; -2 is a partition's earliest offset, -1 its latest.",
-    ),
+    UNLIKE_PARTITIONS,
     _failure(
         r"Incomplete log file[^\n]*|Malformed log file[^\n]*",
         "A file of the checkpoint is empty or cut off.",
@@ -157,7 +162,18 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
     text = whole_text(error)
     if _ANOTHER_QUERY.search(text):
         return another_reader(checkpoint)
-    kind, observed = _kind(text)
+    return refusal(*_kind(text), kafka, checkpoint)
+
+
+def refusal(kind: _Failure, observed: str, kafka: Kafka, checkpoint: str) -> SourceError:
+    """Build the error of a kind of failure, without secrets of the settings in it.
+
+    Args:
+        kind: The kind.
+        observed: What was found.
+        kafka: The settings.
+        checkpoint: The query's checkpoint folder.
+    """
     scrub = scrubber(_secrets(kafka))
     return kind.error(
         kind.what,

@@ -52,16 +52,29 @@ class Standing:
 def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
     """Read Bronze's position. Creates `bronze_topics` if it does not exist, unless this is a dry run.
 
+    In a dry run a `bronze_records` that does not exist counts as one without a commit.
+
     Raises:
-        TableMissingError: `bronze_records` does not exist; or, in a dry run, `bronze_topics` does not.
+        TableMissingError: `bronze_records` does not exist, and this is no dry run.
     """
-    version, streamed = tables.streamed(spark, run.table(BRONZE_RECORDS))
+    bronze = run.table(BRONZE_RECORDS)
+    is_there = not is_dry_run or tables.exists(spark, bronze)
+    version, streamed = tables.streamed(spark, bronze) if is_there else (0, None)
     try:
         known = topic_registry.read(spark, run)
     except TableMissingError:
-        if is_dry_run:
-            raise
-        known = topic_registry.create(spark, run, is_new=version == 0)
+        if not is_dry_run:
+            topic_registry.create(spark, run)
+        known = topic_registry.of_records(spark, run) if version else {}
+    return _at(spark, run, version, streamed, known)
+
+
+def with_topics(spark: SparkSession, run: Run, standing: Standing, topics: Mapping[str, Topic]) -> Standing:
+    """Return a position as it is once these topics are in `bronze_topics` as well."""
+    return _at(spark, run, standing.version, standing.streamed, {**standing.topics, **topics})
+
+
+def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> Standing:
     first = max((topic.checkpoint for topic in known.values()), default=1)
     chosen = checkpoints.choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
     if streamed is None and chosen.query_id is not None and version:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
-from bronze.kafka.errors import another_reader
+from bronze.kafka.errors import UNLIKE_PARTITIONS, another_reader, refusal
 from bronze.kafka.metadata import LookError, bounds, describe_topics
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
@@ -58,7 +58,8 @@ def starts(
         seen: The topics as the brokers describe them; empty if they cannot be queried from here.
 
     Raises:
-        PySparkException, Py4JJavaError: Spark cannot read the topics, or the settings do not name their partitions.
+        SourceError: The settings do not name the partitions that a topic has.
+        PySparkException, Py4JJavaError: Spark cannot read the topics.
     """
     known, is_unread = standing.topics, standing.is_new and not standing.checkpoint.is_begun
     new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
@@ -99,10 +100,19 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
         AnotherWriterError: Another run has begun the table since it was looked at.
     """
+    require_table(spark, run, standing)
+    if standing.checkpoint.is_begun:
+        return None
+    return next_offsets(spark, run, kafka, standing, _assigned(spark, run, kafka))
+
+
+def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
+    """Raise if Bronze is new, and the checkpoint to continue with is not; see `starting_point`."""
     checkpoint = standing.checkpoint
     bronze = run.table(BRONZE_RECORDS)
     if standing.is_new and checkpoint.commits:
-        if tables.version(spark, bronze) > standing.version:  # it was read before the checkpoint
+        # The table was read before the checkpoint.
+        if tables.exists(spark, bronze) and tables.version(spark, bronze) > standing.version:
             raise another_reader(str(bronze))
         raise TableStateError(
             "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",
@@ -111,9 +121,6 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
             expected="the records that were read",
             next_step=f"Put the table back; or remove {checkpoint.folder} to read again what Kafka still has.",
         )
-    if checkpoint.is_begun:
-        return None
-    return next_offsets(spark, run, kafka, standing, _assigned(spark, run, kafka))
 
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
@@ -189,10 +196,15 @@ def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
 def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, Seen]) -> Offsets:
     """Return where the settings start each partition of their topics, in offsets that Kafka has.
 
-    The brokers answer in milliseconds. Where they cannot be queried from here, or the settings name other partitions, Spark's
-    source decides; of other partitions it raises an error.
+    The brokers answer in milliseconds. Where they cannot be queried from here, Spark's source decides.
+
+    Raises:
+        SourceError: The settings name other partitions.
     """
-    if all(name in seen and _names_all(kafka.starting_offsets, name, seen[name]) for name in kafka.topics):
+    if all(name in seen for name in kafka.topics):
+        if unlike := [name for name in kafka.topics if not _names_all(kafka.starting_offsets, name, seen[name])]:
+            named = [f"{name} has the partitions {', '.join(map(str, seen[name].partitions))}" for name in unlike]
+            raise refusal(UNLIKE_PARTITIONS, "; ".join(named), kafka, "")
         with suppress(LookError):
             return {name: _at_brokers(kafka, name, seen[name]) for name in kafka.topics}
     return _at_spark(spark, run, kafka)

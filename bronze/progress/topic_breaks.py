@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bronze.kafka import metadata
+from bronze.kafka.errors import EXPIRED as EXPIRED_OFFSETS
+from bronze.kafka.errors import GONE, WENT_BACK, refusal
 from bronze.kafka.metadata import LookError
 from bronze.progress import checkpoint, start_offsets
 from lakehouse.contracts.bronze import EXPIRED, RECREATED, LostRange
@@ -84,6 +86,25 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
     return Break(topic, EXPIRED, seen.topic_id, tuple(sorted(lost))) if lost else None
 
 
+def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
+    """Raise what reading the topics would raise, if it cannot continue at this position. Commits nothing.
+
+    Raises:
+        SourceError: The checkpoint to continue with holds a topic that the settings do not name.
+        TopicRecreatedError: A topic ends before the next offset to read.
+        OffsetsExpiredError: Kafka no longer has the next records.
+        LookError: No broker can be asked.
+    """
+    folder = standing.checkpoint.folder
+    if left := sorted(set(standing.checkpoint.planned or ()) - set(kafka.topics)):
+        raise refusal(GONE, f"kafka.topics does not name {', '.join(left)}", kafka, folder)
+    breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, standing, name)) is not None]
+    if back := [each.topic.name for each in breaks if each.cause == RECREATED]:
+        raise refusal(WENT_BACK, f"topic {', '.join(back)}", kafka, folder)
+    if breaks:
+        raise _exact(refusal(EXPIRED_OFFSETS, "", kafka, folder), breaks)
+
+
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
     """Add the exact lost ranges to the error of a read; return it unchanged if they cannot be determined."""
     try:
@@ -92,8 +113,10 @@ def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
         run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
     expired = [each for each in breaks if each is not None and each.cause == EXPIRED]
-    if not expired:
-        return error
+    return _exact(error, expired) if expired else error
+
+
+def _exact(error: SourceError, expired: Iterable[Break]) -> SourceError:
     return OffsetsExpiredError(
         error.what,
         where=error.where,

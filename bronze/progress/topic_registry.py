@@ -5,7 +5,7 @@ It is kept with the tables, not in the checkpoint, so that nothing is forgotten 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -93,13 +93,10 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
         ContractError: It has other columns.
     """
     table = run.table(BRONZE_TOPICS)
-    rows = tables.found(spark, table)
+    rows = tables.require(spark, table, TOPICS)
     if rows is None:
         raise TableMissingError("The table is not there.", where=str(table))
-    names = rows.columns
-    there = replace(TOPICS, columns=tuple(each for each in TOPICS.columns if each.name in names or not each.is_added_later))
-    there.check(rows.schema, where=str(table))
-    return known(small_tables.read(spark, table, there.names))
+    return known(small_tables.read(spark, table, rows.columns))
 
 
 def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
@@ -128,17 +125,13 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     return found
 
 
-def create(spark: SparkSession, run: Run, *, is_new: bool) -> dict[str, Topic]:
-    """Create the table, and return the topics with the incarnations that Bronze's records show.
-
-    Args:
-        spark: The session.
-        run: The run.
-        is_new: Whether Bronze never had a commit, and so has no records.
-    """
+def create(spark: SparkSession, run: Run) -> None:
+    """Create the table."""
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
-    if is_new:
-        return {}
+
+
+def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
+    """Return the topics with the incarnations that Bronze's records show. Reads all of Bronze."""
     held = spark.read.table(run.table(BRONZE_RECORDS).sql).select("topic").distinct().collect()
     found = [Topic(plain_topic(each), int(each.partition("@")[2] or 1), None, 1, {}) for each in sorted(row[0] for row in held)]
     return {topic.name: topic for topic in sorted(found, key=lambda topic: topic.incarnation)}

@@ -57,6 +57,8 @@ _LEDGER = (
     "rules",
     "rules_fingerprint",
 )
+READ = (BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS)
+"""The tables that an audit reads, and that must exist."""
 _MANY = 100_000
 """Kept records from which it pays to look for islands first, which takes one more shuffle."""
 _MOST_ISLANDS = 50_000

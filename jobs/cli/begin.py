@@ -1,4 +1,4 @@
-"""The commands before a first run: init and check."""
+"""The commands before a run: init, check and doctor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides, command_line
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, OptionalConfigFile, Overrides, command_line
 
 MOST_SAMPLED = 4_000
 _ROLE = "As header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8; else what the sample shows."
@@ -65,12 +65,29 @@ def init(
     return look(asked, ask=ask if sys.stdin.isatty() and not as_json else None, as_json=as_json)
 
 
+def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> int:
+    """Look whether this machine has what is needed.
+
+    With --config, look at all that check looks at. Ends with 1 where something is missing.
+    """
+    from jobs.process import output
+    from jobs.process.context import load_settings
+    from lakehouse.machine.doctor import diagnose
+
+    if config is not None:
+        load_settings(config, overrides)  # a wrong config is a usage error here, and a finding there
+        return check(config=config, overrides=overrides, as_json=as_json)
+    findings = diagnose()
+    output.write_findings(findings, as_json=as_json)
+    return int(not all(finding.ok for finding in findings))
+
+
 def check(
     *, sample: Sample = MOST_SAMPLED, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
 ) -> int:
-    """Look whether everything is there that a run needs.
+    """Find what the next run would refuse; commit nothing.
 
-    Config, machine, brokers, topics, records, tables. Ends with 1 where something is missing.
+    Config, machine, brokers, topics, records, tables, gate and models. Ends with 1 where something is missing.
     """
     from jobs.first.check import check as look
     from jobs.process import output

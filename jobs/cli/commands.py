@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from jobs.cli.begin import check, init
+from jobs.cli.begin import check, doctor, init
 from jobs.cli.gate import gate_app
 from jobs.cli.maintain import maintain
 from jobs.cli.recovery import rebuild, restore, verify
@@ -31,7 +31,6 @@ from jobs.process.options import (
     ConfigFile,
     Limit,
     OffsetArgument,
-    OptionalConfigFile,
     Overrides,
     PartitionArgument,
     TopicArgument,
@@ -68,7 +67,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (init, check, status, sql, report, verify, restore, rebuild, maintain, erase):
+for _command in (init, check, doctor, status, sql, report, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 
@@ -200,23 +199,6 @@ def order(
     with open_job(config, overrides) as job:
         found = medallion.orders(job, topic=topic)
     write_order(found, "json" if as_json else form)
-
-
-@app.command()
-def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> int:
-    """Look whether this machine has what is needed.
-
-    With --config, what that pipeline needs. Ends with 1 where something is missing.
-    """
-    from jobs.process.context import load_settings
-    from jobs.process.output import write_findings
-    from lakehouse.machine.doctor import diagnose
-    from lakehouse.table import Lakehouse
-
-    lakehouse = Lakehouse.of(load_settings(config, overrides)) if config else Lakehouse()
-    findings = diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
-    write_findings(findings, as_json=as_json)
-    return int(not all(finding.ok for finding in findings))
 
 
 def main(argv: list[str] | None = None) -> int:

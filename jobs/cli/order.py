@@ -48,18 +48,23 @@ def _plain(order: Order, layer: str) -> dict[str, Any]:
 
 
 def _write_text(found: dict[str, list[Order]]) -> None:
+    gaps = 0
     for layer, orders in found.items():
-        jumping = [order for order in orders if order.jumps]
-        for order in jumping[:_MOST_STREAMS]:
+        listed = [(order, [jump for jump in order.jumps if order.is_contiguous or not jump.is_gap]) for order in orders]
+        gaps += sum(len(order.jumps) - len(jumps) for order, jumps in listed)
+        jumping = [(order, jumps) for order, jumps in listed if jumps]
+        for order, jumps in jumping[:_MOST_STREAMS]:
             named = _named(order)
-            for jump in order.jumps[:_MOST_JUMPS]:
+            for jump in jumps[:_MOST_JUMPS]:
                 output.write(printable(f"{layer}: {named}, offset {jump.offset}: {jump}"))
-            if len(order.jumps) > _MOST_JUMPS:
-                output.write(printable(f"{layer}: {named}: {len(order.jumps) - _MOST_JUMPS} jumps more"))
+            if len(jumps) > _MOST_JUMPS:
+                output.write(printable(f"{layer}: {named}: {len(jumps) - _MOST_JUMPS} jumps more"))
         if len(jumping) > _MOST_STREAMS:
             output.write(f"{layer}: {len(jumping) - _MOST_STREAMS:,} streams more with jumps; --format json has all")
     output.write_table(COLUMNS, rows(found))
     output.write(_COLUMNS_MEAN)
+    if gaps:
+        output.write(f"{gaps:,} of the JF only pass gaps, numbers that were never read, and are not listed. JSON has all.")
     told = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
     for order, finding in told[:_MOST_STREAMS]:
         output.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")

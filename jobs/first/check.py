@@ -1,5 +1,7 @@
-"""`tidemark check`: whether everything that a run of this config needs is there. Starts no Spark, and changes nothing.
+"""`tidemark check`: what the next run of this config would refuse. Commits nothing.
 
+Kafka, the machine and the place of the tables are looked at without a session. For the rest it calls the functions that a run
+calls, see `pipelines.medallion.refusals`: a session starts where there are tables, or something that Spark alone can judge.
 What a probe writes to try it, it removes again.
 """
 
@@ -15,12 +17,13 @@ from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
 from jobs.first import candidates, findings
 from jobs.first.avro_values import Decoder, Steps
-from jobs.process.context import load_settings
+from jobs.process.context import job_of, load_settings
+from jobs.process.exit_codes import scrub_text
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
-from lakehouse.extract.on_driver import Record
+from lakehouse.extract.on_driver import Record, raw
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import framing, message_path, schema_id, without_prefix
 from lakehouse.machine import doctor
@@ -29,8 +32,10 @@ from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.pipeline import ValueFormat
+from lakehouse.spark import storage_errors
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
+from silver.extract import json_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,10 +50,19 @@ _FEWEST = 10
 _SHOWN = 20
 _MOST_IDS = 256
 """Of schemas that are asked for; a load may have no more."""
+_UNREAD = "topics"
+"""The finding where librdkafka cannot read a sample."""
+_NEEDED = {
+    "bronze": "topics that can be read on from where Bronze stands",
+    "silver": "tables that belong together, made by these rules, and records that wait which a load may take",
+    "gate": "loads that wait which pass",
+    "gold": "tables of this version, and models that can be made",
+}
+"""What each stage of a run needs."""
 
 
 def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Finding]:
-    """Look at everything that a run needs, in the order in which to mend it: config, machine, Kafka, records, tables.
+    """Look for what a run would refuse, in the order in which to mend it: config, machine, Kafka, records, tables, stages.
 
     Args:
         config: The config.
@@ -64,12 +78,12 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
         return [*_mistakes(error, config), *doctor.diagnose()]
     lakehouse = Lakehouse.of(settings)
     read = f"{config}: pipeline {settings.pipeline}"
-    return [
-        _ok("config", read, "a config in order"),
-        *doctor.diagnose(store=lakehouse.storage.jars if lakehouse.storage else None),
-        *_of_kafka(settings, most),
-        *_of_tables(settings, lakehouse),
-    ]
+    machine = doctor.diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
+    kafka = list(_of_kafka(settings, most))
+    tables = list(_of_tables(settings, lakehouse, is_sampled=all(each.name != _UNREAD for each in kafka)))
+    if any(each.name == "bronze" and each.ok for each in tables):  # Spark's client can what librdkafka cannot
+        kafka = [replace(each, ok=True, next_step="") if each.name == _UNREAD else each for each in kafka]
+    return [_ok("config", read, "a config in order"), *machine, *kafka, *tables]
 
 
 def _ok(name: str, observed: str, expected: str) -> Finding:
@@ -81,8 +95,13 @@ def _no(name: str, observed: str, expected: str, next_step: str) -> Finding:
 
 
 def _of_error(name: str, error: TidemarkError, expected: str) -> Finding:
-    observed = " ".join(str(part) for part in (error.what, error.observed) if part)
-    return _no(name, observed, str(error.expected or expected), error.next_step or "")
+    return _no(name, _told(error), str(error.expected or expected), error.next_step or "")
+
+
+def _told(error: TidemarkError) -> str:
+    """What an error says, in one line."""
+    told = " ".join(str(part) for part in (error.what, error.where and f"{error.where}:", error.observed) if part)
+    return scrub_text(" ".join(told.split())).removesuffix(":")
 
 
 def _mistakes(error: ConfigError, config: Path) -> list[Finding]:
@@ -113,7 +132,7 @@ def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
         found = sample.read(kafka, most)
     except metadata.LookError as error:
         expected = "topics that this login may describe and read, with properties that librdkafka has"
-        yield _no("topics", f"not read: {error}", expected, "Check the topics' rights, and kafka.properties.")
+        yield _no(_UNREAD, f"no sample: {error}", expected, "Check the topics' rights, and kafka.properties.")
         yield from _of_registry(settings, ())
         return
     for topic in kafka.topics:
@@ -147,11 +166,8 @@ def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Fin
         places = {each.number: place for each, place in sorted(met.items(), reverse=True)}
         schemas = {number: asked.schema(number, met_at=place) for number, place in sorted(places.items())[:_MOST_IDS]}
     except (RegistryError, ToolError) as error:
-        observed = f"{error.what} {error.where}: {error.observed}"
-        if is_needed:
-            yield _no(name, observed, expected, error.next_step or "")
-        else:
-            yield _ok(name, f"{observed}. JSON is read without it", expected)
+        needed = _of_error(name, error, expected)
+        yield needed if is_needed else _ok(name, f"{needed.observed}. JSON is read without it", expected)
         return
     listed = ", ".join(map(str, sorted(schemas)[:_SHOWN])) + (", ..." if len(schemas) > _SHOWN else "")
     observed = f"{url}: answers; " + (
@@ -236,15 +252,15 @@ def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
     else:
         read = {role: candidates.candidate(source, records) for role, source in sources.by_role.items()}
         for role, each in read.items():
-            yield _of_role(settings, found, role, sources.by_role[role], each)
+            yield _of_role(settings, records, found, role, each)
         if read["sequence"].readable:
             yield _of_order(found, read)
     if settings.value is not None:
         yield _of_values(settings, settings.value, found)
 
 
-def _of_role(settings: Settings, found: Sample, role: str, source: Source, each: Candidate) -> Finding:
-    total = len(found.records)
+def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role: str, each: Candidate) -> Finding:
+    total, source = len(records), Sources.of(settings).by_role[role]
     values = [value for value in (each.names if role == "producer" else each.numbers) if value is not None]
     what = _named(source)
     problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
@@ -257,7 +273,9 @@ def _of_role(settings: Settings, found: Sample, role: str, source: Source, each:
     expected = f"a {role} in every record"
     unread = total - len(values)
     if unread and problems and role != "producer":
-        observed += f"; {problems}"
+        causes = (json_misfit.unread(source, raw(source, record)[1], record.value) for record in records)
+        cause = next((f" (of the first, {why})" for why in causes if why), "")
+        observed += f"; {problems}{cause}"
     if not values or _is_too_much(settings, unread, total):
         known = ", ".join(other.label for other in candidates.find(found.records).candidates[:_SHOWN])
         next_step = (
@@ -322,7 +340,7 @@ def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes],
 
     >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
     >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
-    ('not UTF-8', 'no JSON object', 'no JSON object: behind the prefix of a schema registry')
+    ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')
     """
     why = _why_undecodable(raw, value, is_of_schema)
     has_prefix = value.registry is not None and without_prefix(raw) is not None
@@ -346,35 +364,60 @@ def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[byt
         body.decode()
     except UnicodeDecodeError:
         return "not UTF-8"
-    return None if value.format == "text" or isinstance(Record(body).json, dict) else "no JSON object"
+    found = None if value.format == "text" else json_misfit.instead_of_object(Record(body))
+    return None if found is None else "no JSON object" if framing(raw) else f"no JSON object: {found}"
 
 
-def _of_tables(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:
-    if not lakehouse.is_in_files:
-        told = "not looked at: only a Spark session reaches them; `tidemark status` opens one"
-        yield _ok("tables", f"{lakehouse.name}: {told}", "tables that this pipeline may write")
-        return
+def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) -> Iterator[Finding]:
     expected = f"a place that this user may write, without another pipeline's tables (this one is {settings.pipeline})"
-    try:
-        found = root_check.look(lakehouse, [model.name for model in settings.gold.models])
-    except root_check.ERRORS as error:
-        yield _no("tables", f"{lakehouse.name}: {error}", expected, "Check lakehouse.root, its rights, and its credentials.")
-        return
-    yield _whose(settings, lakehouse, found, expected)
-    yield _of_commits(lakehouse)
+    observed, is_begun, commits = f"{lakehouse.name}: reached by a session", True, []
+    if lakehouse.is_in_files:
+        try:
+            found = root_check.look(lakehouse, [model.name for model in settings.gold.models])
+        except root_check.ERRORS as error:
+            yield _of_place("tables", error, lakehouse, expected, "Check lakehouse.root, its rights, and its credentials.")
+            return
+        observed, is_begun, commits = _there(lakehouse, found), found.is_there, [_of_commits(lakehouse)]
+    refused = _refusals(settings) if is_begun or not is_sampled or _is_for_spark(settings) else {}
+    if tables := refused.pop("tables", None):
+        yield replace(_of_error("tables", tables, expected), observed=f"{observed}. {_told(tables)}")
+    else:
+        yield _ok("tables", observed, expected)
+    yield from commits
+    for stage, refusal in refused.items():
+        needed = _NEEDED[stage]
+        yield _ok(stage, needed, needed) if refusal is None else _of_error(stage, refusal, needed)
 
 
-def _whose(settings: Settings, lakehouse: Lakehouse, found: root_check.Found, expected: str) -> Finding:
+def _is_for_spark(settings: Settings) -> bool:
+    """Whether Spark alone can judge what a first run would do: models, formats that it decodes, properties of its client."""
+    values = [settings.of_topic(topic).value for topic in settings.kafka.topics]
+    formats = {value.format for value in values if value is not None}
+    return bool(settings.gold.models or settings.kafka.properties or formats & {"avro", "protobuf"})
+
+
+def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
+    from pipelines import medallion
+
+    with job_of(settings) as job:
+        try:
+            return medallion.refusals(job)
+        except ToolError as error:  # no session
+            return {"tables": error}
+
+
+def _there(lakehouse: Lakehouse, found: root_check.Found) -> str:
     whose = f"pipeline {found.owner}" if found.owner else "a pipeline that they do not name"
     there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of {whose}"
     if not found.ours:
         there = "no tables yet" if found.is_there else "not there yet; the first run makes it"
     others = f", and tables that are not Tidemark's: {', '.join(found.others[:_SHOWN])}" if found.others else ""
-    observed = f"{lakehouse.name}: {there}{others}"
-    if found.owner is not None and found.owner != settings.pipeline:
-        next_step = "Put `pipeline:` back to that name, or point `lakehouse` at a root of its own."
-        return _no("tables", observed, expected, next_step)
-    return _ok("tables", observed, expected)
+    return f"{lakehouse.name}: {there}{others}"
+
+
+def _of_place(name: str, error: Exception, lakehouse: Lakehouse, expected: str, next_step: str) -> Finding:
+    refused = storage_errors.failure(error, lakehouse)
+    return _of_error(name, refused, expected) if refused else _no(name, f"{lakehouse.name}: {error}", expected, next_step)
 
 
 def _of_commits(lakehouse: Lakehouse) -> Finding:
@@ -384,9 +427,7 @@ def _of_commits(lakehouse: Lakehouse) -> Finding:
     try:
         is_exclusive = root_check.is_exclusive(lakehouse)
     except root_check.ERRORS as error:
-        return _no(
-            name, f"{lakehouse.name}: {error}", expected, "Give this user the right to write there, or name another root."
-        )
+        return _of_place(name, error, lakehouse, expected, "Give this user the right to write there, or name another root.")
     if is_exclusive is None:
         return _ok(name, "written; no hard links here, so only the lock on the root keeps writers apart", expected)
     if is_exclusive:

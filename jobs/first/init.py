@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from bronze.kafka import metadata
 from bronze.kafka import sample as kafka_sample
 from bronze.kafka.source import require_reachable
 from jobs.first import candidates, config_text, findings, json_values, registered
+from jobs.first.avro_values import MOST_BYTES
 from jobs.first.candidates import LITTLE_ENDIAN
 from jobs.first.config_text import Chosen, Parts, Value
 from jobs.process import exit_codes, output
@@ -30,11 +32,13 @@ from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.config.sources import PREFIX
 from lakehouse.errors import RegistryError, SourceError, UsageError
 from lakehouse.escape import printable, shortened
+from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import framing
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
+from silver.extract import json_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -726,6 +730,10 @@ def _on_values(topics: Sequence[Topic], behind: Registered | None) -> Iterator[s
         header = "an id of eight bytes of a schema registry" if is_long else headers.pop() if len(headers) == 1 else None
         if header:
             yield from _wrapped(f"The values of {_listed([topic.name])} begin with {header}, which is not read.")
+        if topic.found.no_json and (faults := Counter(each for value in values if (each := _json_fault(value)))):
+            fault, count = faults.most_common(1)[0]
+            said = f"{count:,} of {len(values):,} values of {_listed([topic.name])} look like JSON, and no object is read"
+            yield from _wrapped(f"{said} from them: {fault}.")
     of_registry = {name: ids for topic in topics for name, ids in topic.found.schema_ids.items()}
     if behind is None and of_registry:
         begins = f"begins with {config_text.registry_ids(_all_ids(of_registry))}"
@@ -733,6 +741,16 @@ def _on_values(topics: Sequence[Topic], behind: Registered | None) -> Iterator[s
             f"Every value of {_listed([*of_registry])} {begins}. Name the registry, and init reads their fields:"
         )
         yield "  --registry http://localhost:8081 --force"
+
+
+def _json_fault(value: bytes) -> str | None:
+    r"""Why a value that looks like JSON is no object; None if it is one, looks like something else, or is too long.
+
+    >>> _json_fault(b"\xef\xbb\xbf{}"), _json_fault(b"[1]"), _json_fault(b"{}"), _json_fault(b"ok")
+    ('it begins with a byte order mark', 'a list', None, None)
+    """
+    looks_so = value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[", b'"')
+    return json_misfit.instead_of_object(Record(value)) if looks_so and len(value) <= MOST_BYTES else None
 
 
 def _plain(settings: Settings, overall: Topic, topics: Sequence[Topic]) -> dict[str, Any]:

@@ -146,10 +146,16 @@ def open_job(
     Raises:
         ConfigError: See `load_settings`.
     """
+    with job_of(load_settings(config, overrides), is_little=is_little) as job:
+        yield job
+
+
+@contextlib.contextmanager
+def job_of(settings: Settings, *, is_little: Callable[[Settings], bool] = is_small) -> Iterator[Job]:
+    """Open a job with settings that are loaded already; see `open_job`."""
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 
-    settings = load_settings(config, overrides)
     with reporting() as report:
         is_long = _is_in_python.get()
 

@@ -48,8 +48,15 @@ _on_signal: list[Callable[[int, FrameType | None], None]] = []
 """The handler of the action that runs; empty in a process that handles signals itself."""
 
 
+class Interrupted(BaseException):
+    """Ctrl-C was pressed. It is no `KeyboardInterrupt`, because py4j logs the traceback of one."""
+
+
 class Terminated(BaseException):
     """SIGTERM arrived."""
+
+
+_RAISED: dict[int, type[BaseException]] = {signal.SIGINT: Interrupted, signal.SIGTERM: Terminated}
 
 
 def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
@@ -85,7 +92,7 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
             code = action() or 0
     except TidemarkError as error:
         code = error.exit_code if error.is_reported else _complain(f"tidemark: {error}", error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (Interrupted, KeyboardInterrupt, typer.Abort):
         code = _complain("tidemark: interrupted; the next run finishes what was begun.", INTERRUPTED)
     except Terminated:
         code = _complain("tidemark: terminated; the next run finishes what was begun.", TERMINATED)
@@ -183,7 +190,7 @@ def _complain(text: str, code: int) -> int:
 
 @contextlib.contextmanager
 def _ending_on_signals() -> Iterator[None]:
-    """Make Ctrl-C raise `KeyboardInterrupt` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
+    """Make Ctrl-C raise `Interrupted` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
 
     By default SIGTERM kills the process. Python ignores what a finalizer or its garbage collector raises. A signal that arrives
     there is sent again.
@@ -191,7 +198,7 @@ def _ending_on_signals() -> Iterator[None]:
     ending: list[type[BaseException]] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
-        ending.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        ending.append(_RAISED[number])
         for spark in _open_sessions:
             # Otherwise the JVM would run its job until it notices that Python is gone, past the release of the root's lock.
             # A new thread has its own connection to the JVM; this thread's is in the middle of a call.
@@ -201,17 +208,17 @@ def _ending_on_signals() -> Iterator[None]:
         raise ending[-1]
 
     def repeat(ignored: sys.UnraisableHookArgs) -> None:
-        if issubclass(ignored.exc_type, (Terminated, KeyboardInterrupt)):
-            number = signal.SIGTERM if issubclass(ignored.exc_type, Terminated) else signal.SIGINT
-            again = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
-        else:
+        number = next((each for each, raised in _RAISED.items() if ignored.exc_type is raised), None)
+        if number is None:
             former_hook(ignored)
+            return
+        again = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
 
     former_hook = sys.unraisablehook
     try:
-        former = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        former = {number: signal.signal(number, end) for number in _RAISED}
     except ValueError:  # not the main thread (a notebook): its host handles signals
         yield
         return

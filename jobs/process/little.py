@@ -1,4 +1,4 @@
-"""Whether tables are small, so that a command's session may go without the JVM's second compiler: docs/decisions/0076."""
+"""Whether tables are small, so that a command's session may go without the JVM's second compiler: docs/decisions/0080."""
 
 from __future__ import annotations
 

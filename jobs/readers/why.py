@@ -16,7 +16,6 @@ from lakehouse.contracts.silver import (
     JUMP,
     LATE,
     RELEASED,
-    UNDECODABLE,
     WHY,
     problem_in_words,
 )
@@ -130,8 +129,9 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `is_undecodable`, whether
         Silver holds its value as bytes alone, because the payload's format does not fit; `misfit`, the field of an undecodable
-        JSON value that is not of its type, and what it has; `load` with run, Bronze versions and
-        the watermark before and after; `passed_by`, the record of the same load that had moved the watermark past a late one;
+        JSON value that is not of its type, and what it has, or why no sequence, producer or epoch could be read from a JSON
+        value; `load` with run, Bronze versions and the watermark before and after;
+        `passed_by`, the record of the same load that had moved the watermark past a late one;
         `settled`, who released or discarded it in which load, and why; `winner`, the record that had a duplicate's or
         collision's sequence first; `gate`, the last audit of the load, or of the release;
         `decision`, what an operator decided after the gate failed; `published`; and `aside`, which expectations kept the record
@@ -177,7 +177,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     name = found["class"] if found else UNDECIDED
     copies = record.pop("copies")
     is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
-    is_unread = is_undecodable or bool(found and found["reason"] == UNDECODABLE)
+    reason = found["reason"] if found else None
+    is_unread = is_undecodable or name == INVALID
     told = {
         **at,
         "timestamp": record["timestamp"],
@@ -189,7 +190,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
         "is_undecodable": is_undecodable,
-        "misfit": one_record.misfit(Rules.from_json(load["rules"]), record) if load and is_unread else None,
+        "misfit": one_record.misfit(Rules.from_json(load["rules"]), record, reason) if load and is_unread else None,
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
         "passed_by": passed_by,
         "settled": settled,
@@ -244,7 +245,8 @@ def write_why(found: Mapping[str, Any]) -> None:
     why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
     output.write(f"Because {found['rule']}{why_not}.")
     if found["misfit"]:
-        output.write(f"Of its value, {printable(found['misfit'])}.")
+        what, _, why_so = found["misfit"].partition(": ")
+        output.write(printable(f"Its value is {why_so}." if what == "the value" else f"Of its value, {found['misfit']}."))
     output.write("\n".join(_sentences(found)))
 
 

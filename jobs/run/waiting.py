@@ -1,4 +1,4 @@
-"""Whether few records wait for a run, so that its session may go without the JVM's second compiler: docs/decisions/0076.
+"""Whether few records wait for a run, so that its session may go without the JVM's second compiler: docs/decisions/0080.
 
 Looks before the session starts at what costs nothing: tables in a local folder, and what Kafka says at once. What is not known
 is not few.

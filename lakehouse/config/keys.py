@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 from lakehouse.settings.base import Model
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.policies import TopicPolicies
+from lakehouse.settings.secrets import MASKED, smells_of_secret
 
 Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
 TOPICS: Path = ("policies", "topics")
 READ_OTHERWISE: Path = ("topics",)
-WEBHOOK: Path = ("watch", "alerts", "webhook")
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,18 @@ class Key:
         type: Its type, without Annotated and None; a model for a section.
         description: What it means; empty for an item of a list or mapping.
         example: An example value, as YAML; empty if there is none.
+        declared: Its annotation and metadata in the model.
     """
 
     type: Any
     description: str = ""
     example: str = ""
+    declared: tuple[Any, ...] = ()
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether it, or a key below it, is masked where the config has it in plain text."""
+        return any(_is_secret(part) for part in self.declared)
 
     @property
     def is_text(self) -> bool:
@@ -50,13 +57,20 @@ class Key:
         if isinstance(self.type, type) and issubclass(self.type, Model):
             for name, field in self.type.model_fields.items():
                 if part == (field.alias or name):
-                    return Key(_plain(field.annotation), field.description or "", (field.examples or [""])[0])
+                    declared, example = (field.annotation, *field.metadata), (field.examples or [""])[0]
+                    return Key(_plain(field.annotation), field.description or "", example, declared)
             return None
         if get_origin(self.type) is tuple and isinstance(part, int):
-            return Key(_plain(get_args(self.type)[0]))
+            return Key(_plain(get_args(self.type)[0]), declared=(get_args(self.type)[0],))
         if get_origin(self.type) is dict and (part in self.children() or not self.children()):
-            return Key(_plain(get_args(self.type)[1]))
+            return Key(_plain(get_args(self.type)[1]), declared=(get_args(self.type)[1],))
         return None
+
+
+def _is_secret(part: Any) -> bool:
+    if isinstance(part, type) and issubclass(part, Model):
+        return any(_is_secret(each) for field in part.model_fields.values() for each in (field.annotation, *field.metadata))
+    return part == MASKED or any(_is_secret(each) for each in get_args(part))
 
 
 def _plain(annotation: Any) -> Any:
@@ -74,6 +88,20 @@ def key_at(path: Path) -> Key | None:
     for part in path:
         key = key.child(part) if key else None
     return key
+
+
+def may_show(path: Path) -> bool:
+    """Whether a message may show the text found at a path: no secret belongs there, or to a key above or below it.
+
+    >>> may_show(("pipeline",)), may_show(("watch", "alerts")), may_show(("value", "registry", "password", 0))
+    (True, False, False)
+    >>> [may_show((*PROPERTIES, name)) for name in ("isolation.level", "ssl.key.password")]
+    [True, False]
+    """
+    known = [key for end in range(1, len(path) + 1) if (key := key_at(path[:end])) is not None]
+    if path[: len(PROPERTIES)] == PROPERTIES and len(path) > len(PROPERTIES):
+        return not smells_of_secret(str(path[len(PROPERTIES)]))
+    return not known or not known[-1].holds_secret
 
 
 def all_keys(under: Path = ()) -> list[Path]:

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config.keys import PROPERTIES, WEBHOOK, Path, all_keys, dotted, key_at
+from lakehouse.config.keys import Path, all_keys, dotted, key_at, may_show
 from lakehouse.errors import ConfigError
 from lakehouse.escape import part_of_error, printable
 from lakehouse.settings.base import nearest
-from lakehouse.settings.secrets import Secret, mask, smells_of_secret
+from lakehouse.settings.secrets import Secret, mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,19 +162,23 @@ def describe(value: Any, path: Path = ()) -> str:
 
     >>> describe({"a": 1}), describe("x", ("kafka", "properties", "ssl.key.password"))
     ('a mapping of a', 'hidden, its key may hold a secret')
+    >>> describe({"x": 1}, ("value", "registry", "password")), describe("x", ("watch", "alerts", "webhook"))
+    ('a mapping', 'hidden, its key may hold a secret')
     >>> describe("https://ann:password@host")
     "'https://********@host'"
     """
     if isinstance(value, Secret):
         return "hidden, it came from a ${...} reference"
     if isinstance(value, dict):
-        return f"a mapping of {', '.join(map(str, value))}" if value else "an empty mapping"
+        known = key_at(path)
+        # Other keys may be a text in the wrong form, such as {password}.
+        names = [each for each in value if may_show(path) or (known is not None and each in known.children())]
+        return f"a mapping of {', '.join(map(str, names))}" if names else "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
-    is_of_webhook = len(path) > len(WEBHOOK) and path[: len(WEBHOOK)] == WEBHOOK
-    if is_of_webhook or (path[: len(PROPERTIES)] == PROPERTIES and smells_of_secret(str(path[-1]))):
-        return "hidden, its key may hold a secret"
     if value is None:
         return "nothing"
+    if not may_show(path):
+        return "hidden, its key may hold a secret"
     text = repr(mask(value)) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

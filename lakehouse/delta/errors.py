@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lakehouse.errors import AnotherWriterError, UndoneError
+from lakehouse.errors import AnotherWriterError, TableStateError, UndoneError
+from lakehouse.spark.storage_errors import whole_text
 
 if TYPE_CHECKING:
     from lakehouse.table import Table
@@ -58,6 +59,14 @@ _NO_VERSION = (
 )
 
 
+_UNSUPPORTED = (
+    "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+    "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+    "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
+    "DELTA_INVALID_PROTOCOL_VERSION",
+    "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta has never heard of
+)
+_APPEND_ONLY = ("DELTA_CANNOT_MODIFY_APPEND_ONLY",)
 _FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 
 
@@ -92,6 +101,25 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
             where=str(table),
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         ) from error
+
+
+def unsupported(error: Exception, table: Table) -> TableStateError | None:
+    """The error to raise instead if the session cannot work with a table's features of Delta; None if the cause is another."""
+    lines = [line for line in whole_text(error).splitlines() if any(sign in line for sign in _UNSUPPORTED)]
+    if not lines:
+        return None
+    return TableStateError(
+        "This session cannot work with the table's features of Delta Lake.",
+        where=str(table),
+        observed=lines[0].strip().removeprefix(": ").removeprefix("Caused by: "),
+        expected="features that this version of Delta Lake reads and writes",
+        next_step="Use a later Delta Lake; or have the engine that changed them put them right: ALTER TABLE ... DROP FEATURE.",
+    )
+
+
+def is_append_only(error: Exception) -> bool:
+    """Whether an error says that rows of a table may be added and not removed."""
+    return _mentions(error, _APPEND_ONLY)
 
 
 def is_table_change(error: Exception) -> bool:

@@ -44,7 +44,7 @@ class Found:
         is_there: Whether the root exists; a store has no empty folders, so there it exists with its first object.
         ours: The tables that have the names of Tidemark's.
         others: Further Delta tables, which are not the config's models.
-        owner: The pipeline that Bronze names as its own; None if it names none, or does not exist.
+        owner: The pipeline that Bronze names as its own; None if it names none, does not exist, or cannot be read.
     """
 
     is_there: bool
@@ -73,8 +73,9 @@ def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
 def _owner(lakehouse: Lakehouse) -> str | None:
     options = {**lakehouse.storage.for_delta_rs(), **_PATIENCE} if lakehouse.storage else None
     location = lakehouse.table(BRONZE_RECORDS).local_folder or lakehouse.table(BRONZE_RECORDS).location
-    properties = DeltaTable(location, storage_options=options).metadata().configuration
-    return properties.get(OWNER)
+    with contextlib.suppress(DeltaError):  # a session says why a table cannot be read
+        return DeltaTable(location, storage_options=options).metadata().configuration.get(OWNER)
+    return None
 
 
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.delta import local_files, tables
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.contract import Contract
     from lakehouse.delta.local_files import From
     from lakehouse.table import Table
 
@@ -28,21 +30,30 @@ def read(
     return rows
 
 
-def read_arrow(
-    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+def read_arrow(  # noqa: PLR0913 -- what is read, each by name
+    spark: SparkSession,
+    table: Table,
+    columns: Sequence[str],
+    *,
+    start: From | None = None,
+    version: int | None = None,
+    contract: Contract | None = None,
 ) -> pa.Table:
     """Some rows of a table, in no particular order, as Arrow: for tables with a row for each of many streams.
 
     Args:
         spark: The session.
-        table: The table, which must exist.
+        table: The table. It must exist, unless its contract is given.
         columns: The columns to read.
         start: A whole-number column and its lowest value to return; None for all rows.
         version: The table's version; None for the latest.
+        contract: The table's contract, if a table that does not exist counts as one without rows.
     """
     folder = table.local_folder
     rows = local_files.rows(folder, columns, start=start, version=version) if folder is not None else None
     if rows is None:
+        if contract is not None and not tables.exists(spark, table):
+            return frames.arrow_schema(contract).empty_table().select(list(columns))
         whole = spark.read.table(table.sql) if version is None else tables.read(spark, table, version=version)
         asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
         rows = asked.select(*columns).toArrow()

@@ -6,6 +6,7 @@ Uses only the DataFrame API and SQL, so that it also runs over Spark Connect.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,15 @@ from pyspark.sql.types import TimestampNTZType
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import local_files, log_files
 from lakehouse.delta.added_fields import added_fields, holds
-from lakehouse.delta.errors import SPARK_ERRORS, is_gone, is_no_table, is_table_change, raise_if_conflict
+from lakehouse.delta.errors import (
+    SPARK_ERRORS,
+    is_append_only,
+    is_gone,
+    is_no_table,
+    is_table_change,
+    raise_if_conflict,
+    unsupported,
+)
 from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 from lakehouse.settings.payload_schema import quoted
 
@@ -78,7 +87,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
     Raises:
         ContractError: The table exists with other columns.
     """
-    there = found(spark, table)
+    there = require(spark, table, contract) if is_checked else found(spark, table)
     if there is None:
         wanted = {**table.properties, **contract.properties}
         statement = (
@@ -91,9 +100,41 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
         if not exists(spark, table):
             _create_by_append(spark, table, contract, wanted)
     elif is_checked:
-        there = _with_added(spark, table, contract, there)
+        _add_columns(spark, table, contract, there)
+
+
+def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
+    """Check that a table has its contract's columns, except those that `create` would add. Commits nothing.
+
+    Returns:
+        The table; None if it does not exist.
+
+    Raises:
+        ContractError: The table has other columns.
+        TableStateError: This session cannot work with the table's features of Delta.
+    """
+    there = found(spark, table)
+    if there is not None:
+        names = there.columns
+        columns = tuple(each for each in contract.columns if each.name in names or not each.is_added_later)
         next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
-        contract.check(there.schema, where=str(table), next_step=next_step)
+        dataclasses.replace(contract, columns=columns).check(there.schema, where=str(table), next_step=next_step)
+    return there
+
+
+def require_writable(spark: SparkSession, table: Table) -> None:
+    """Check that this session may write to an existing table, by a DELETE that selects no row. Commits nothing.
+
+    Raises:
+        TableStateError: This session cannot work with the table's features of Delta.
+    """
+    try:
+        delete(spark, table, "false")
+    except SPARK_ERRORS as error:
+        if refused := unsupported(error, table):
+            raise refused from error
+        if not is_append_only(error):
+            raise
 
 
 def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
@@ -110,17 +151,16 @@ def _pairs(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
 
 
-def _with_added(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> DataFrame:
-    """The table, with the columns added that its contract has gained since. Existing rows have null there."""
+def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> None:
+    """Add the columns that a table's contract has gained since. Existing rows have null there."""
     missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
     if not missing:
-        return there
+        return
     try:
         execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(column.ddl for column in missing)})", table)
     except AnalysisException:  # another run may have been first
         if not {column.name for column in missing} <= set(spark.read.table(table.sql).columns):
             raise
-    return spark.read.table(table.sql)
 
 
 def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
@@ -153,15 +193,21 @@ def exists(spark: SparkSession, table: Table) -> bool:
 
 
 def found(spark: SparkSession, table: Table) -> DataFrame | None:
-    """The table; None if it does not exist."""
+    """The table; None if it does not exist.
+
+    Raises:
+        TableStateError: This session cannot work with the table's features of Delta.
+    """
     if _is_missing(table):
         return None
     try:
         rows = spark.read.table(table.sql)
         rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
-    except AnalysisException as error:
-        if is_no_table(error):
+    except SPARK_ERRORS as error:
+        if isinstance(error, AnalysisException) and is_no_table(error):
             return None
+        if refused := unsupported(error, table):
+            raise refused from error
         raise
     return rows
 
@@ -406,10 +452,19 @@ def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
 
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
-    """The properties of an existing table."""
-    if (folder := table.local_folder) is not None and (found := local_files.properties(folder)) is not None:
-        return found
-    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
+    """The properties of an existing table.
+
+    Raises:
+        TableStateError: This session cannot work with the table's features of Delta.
+    """
+    if (folder := table.local_folder) is not None and (known := local_files.properties(folder)) is not None:
+        return known
+    try:
+        return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
+    except SPARK_ERRORS as error:
+        if refused := unsupported(error, table):
+            raise refused from error
+        raise
 
 
 def set_properties(spark: SparkSession, table: Table, wanted: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ For explaining records and for looking at a sample, never for deciding: loads ar
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -45,10 +46,6 @@ class Object(dict[str, Any]):
         self.repeated = frozenset(name for name, times in counted.items() if times > 1)
 
 
-def _constant(text: str) -> Any:
-    raise ValueError(text)
-
-
 _MOST_DIGITS = 1_000
 """The longest number that Spark's parser reads."""
 HALF_PAIR = r"\\u[dD][89a-fA-F]"
@@ -56,12 +53,42 @@ WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 """Escapes in a text without whole pairs that match `HALF_PAIR` are half of a surrogate pair."""
 
 
+class _TooLongError(ValueError):
+    """A number has more digits than Spark's parser reads."""
+
+
+class _ConstantError(ValueError):
+    """NaN or Infinity, which are no JSON."""
+
+
 def _digits(text: str) -> Digits:
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
-        raise ValueError(text[:_MOST_DIGITS])
+        raise _TooLongError
     return Digits(text)
 
 
+def _constant(_text: str) -> Any:
+    raise _ConstantError
+
+
+def _fault(error: Exception, value: bytes) -> str:
+    if not value.strip():
+        return "it is empty"
+    if value.startswith(codecs.BOM_UTF8):
+        return "it begins with a byte order mark"
+    if isinstance(error, json.JSONDecodeError):
+        return _IN_WORDS.get(error.msg, f"{error.msg[:1].lower()}{error.msg[1:]}").removesuffix(" at").rstrip(": ")
+    faults = {_TooLongError: f"it has a number of more than {_MOST_DIGITS:,} digits", _ConstantError: "it has NaN or Infinity"}
+    return next((words for kind, words in faults.items() if isinstance(error, kind)), "it is nested too deep")
+
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_IN_WORDS = {
+    "Extra data": "text follows the first document",
+    "Expecting value": "something in it is no JSON value",
+    "Unterminated string starting at": "a string in it does not end",
+}
+"""What Python's parser calls a fault, in other words."""
 _PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_float=_digits, parse_constant=_constant)
 
 
@@ -103,17 +130,30 @@ class Record:
         """Why the value is no JSON; None if it is. See `lakehouse.extract.json_strictness`."""
         return self._document[1]
 
+    @property
+    def json_fault(self) -> str | None:
+        r"""Why the value is no JSON, in words and without a text of the value; None if it is.
+
+        >>> Record(b"\xef\xbb\xbf{}").json_fault, Record(b'{"a": ' + b"9" * 1001 + b"}").json_fault, Record(b"{} {}").json_fault
+        ('it begins with a byte order mark', 'it has a number of more than 1,000 digits', 'text follows the first document')
+        >>> Record(b"{}").json_fault, Record(b"{'a': 1}").json_fault
+        (None, 'expecting property name enclosed in double quotes')
+        """
+        return self._document[2]
+
     @cached_property
-    def _document(self) -> tuple[Any, str | None]:
+    def _document(self) -> tuple[Any, str | None, str | None]:
+        """The value as JSON; or its problem, and that in words."""
+        value = self.value or b""
         try:
-            text = (self.value or b"").decode()
+            text = value.decode()
             if re.search(HALF_PAIR, re.sub(WHOLE_PAIR, "", text)):
-                return None, "not_json"
-            return _PARSER.decode(text), None
+                return None, "not_json", "an escape in it is half of a surrogate pair"
+            return _PARSER.decode(text), None, None
         except UnicodeDecodeError:
-            return None, "not_utf8"
-        except (ValueError, RecursionError):
-            return None, "not_json"
+            return None, "not_utf8", "it is UTF-16" if value.startswith(_UTF16) else "it is not UTF-8"
+        except (ValueError, RecursionError) as error:
+            return None, "not_json", _fault(error, value)
 
     @cached_property
     def behind_prefix(self) -> Record:

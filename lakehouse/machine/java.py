@@ -16,7 +16,7 @@ SECOND_COMPILER_LATE = (
     *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000"),
 )
 """Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. What a load of millions runs for
-long is compiled all the same. See decision 0076."""
+long is compiled all the same. See decision 0080."""
 FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 """For a JVM of seconds. Alone, the first compiler has room for 48 MiB of code, and would drop and compile the same again and
 again."""

@@ -8,10 +8,10 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, MASKED, Secret
 
 Text = Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, MASK_SECRET]
-SecretText = Annotated[Text, AfterValidator(Secret.marked)]
+SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
 """Text that is masked wherever it is shown, also where the config has it in plain text."""
 # Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
 Whole = Annotated[int, Field(strict=True, ge=1)]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
 from lakehouse.settings.base import Model, Text, Whole, refusal
-from lakehouse.settings.secrets import KEEP_SECRET, MASK, MASK_SECRET, Secret, mask, smells_of_secret
+from lakehouse.settings.secrets import KEEP_SECRET, MASK, MASK_SECRET, MASKED, Secret, mask, smells_of_secret
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -127,7 +127,8 @@ class Kafka(Model):
         examples=["tidemark-incidents"],
     )
     properties: dict[
-        Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value)]
+        Annotated[str, AfterValidator(_property_name)],
+        Annotated[SecretStr | str, PlainValidator(_property_value), MASKED],
     ] = Field(default={}, description="Kafka client properties by their own names", examples=["{security.protocol: SASL_SSL}"])
 
     @field_validator("topics")

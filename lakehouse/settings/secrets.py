@@ -12,6 +12,8 @@ from typing import Self
 from pydantic import PlainSerializer, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
 
 MASK = "********"
+MASKED = "masked"
+"""Metadata of a setting that is masked, always or by the name that it has in the config, though it is written out."""
 
 # "$${" is a literal "${"; a reference without its "}" is matched too, so that it is refused and not sent to a broker as it is.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings.base import Model, Text, Whole, from_config_folder, is_uri, refusal
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret, smells_of_secret
+from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, MASKED, Secret, smells_of_secret
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _LOGINS = ("auth", "cookie", "session")
@@ -28,8 +28,7 @@ def _url(text: str) -> str:
             expected="a URL that begins with https:// or http://",
             next_step="Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable.",
         )
-    # Anyone who knows the URL may post to it: it is secret even if written in plain text.
-    return text if isinstance(text, Secret) else Secret(text)
+    return Secret.marked(text)  # anyone who knows the URL may post to it
 
 
 def _header_name(name: str) -> str:
@@ -66,12 +65,12 @@ LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_loca
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, AfterValidator(_url), MASK_SECRET] = Field(
+    url: Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, AfterValidator(_url), MASK_SECRET, MASKED] = Field(
         description="the address", examples=["${env:ALERT_URL}"]
     )
     headers: dict[
         Annotated[str, AfterValidator(_header_name)],
-        Annotated[str, AfterValidator(_header_value), KEEP_SECRET, MASK_SECRET],
+        Annotated[str, AfterValidator(_header_value), KEEP_SECRET, MASK_SECRET, MASKED],
     ] = Field(default={}, description="headers that go with it", examples=["{Authorization: 'Bearer ${env:ALERT_TOKEN}'}"])
     timeout_seconds: Whole = Field(default=10, description="how long an answer is waited for", examples=["10"])
 
@@ -112,7 +111,7 @@ class Alerts(Model):
     """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
 
     webhook: Webhook | None = Field(default=None, description="an address to post to", examples=["{url: '${env:ALERT_URL}'}"])
-    mail_command: tuple[Text, ...] | None = Field(
+    mail_command: tuple[Annotated[Text, MASKED], ...] | None = Field(
         default=None,
         description="a program and its arguments, a list; gets the text on its standard input, no shell",
         examples=["[mail, -s, Tidemark, ops@example.org]"],

@@ -6,9 +6,11 @@ spark-submit its master, jars and memory are; otherwise a local session is start
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,6 +196,8 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_sho
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         conf |= _local(log_level, is_short=is_short)
+        if running is None and (lakehouse is None or lakehouse.catalog is None):
+            conf["spark.sql.warehouse.dir"] = _no_warehouse()
         if storage is not None:
             conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars.spark_jars(storage.jars))
     if storage is not None:
@@ -212,6 +216,18 @@ def _running() -> SparkSession | None:
         return SparkSession.active()
     except PySparkException:
         return None
+
+
+def _no_warehouse() -> str:
+    """A folder for Spark's own catalog, which tables under a root do not need: else it makes one in the working folder."""
+    folder = tempfile.mkdtemp(prefix="tidemark-warehouse-")
+    atexit.register(_remove_empty, folder)
+    return Path(folder).as_uri()
+
+
+def _remove_empty(folder: str) -> None:
+    with contextlib.suppress(OSError):  # somebody used the session, and made a table there
+        Path(folder).rmdir()
 
 
 def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:

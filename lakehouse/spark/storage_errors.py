@@ -21,6 +21,11 @@ _KINDS = {
         "the right to read and write everything under the lakehouse's root, and Spark's local folder",
         "give this user the right, or run as the user who has it.",
     ),
+    ("[Errno 17] File exists", "[Errno 20] Not a directory"): (
+        "There is a file where a folder is needed.",
+        "a root that is a folder, or can be made as one",
+        "move the file away, or name another place in lakehouse.root.",
+    ),
     ("TIDEMARK_NO_PUT_IF_ABSENT",): (
         "The object store overwrites an object that it was told not to: two writers would lose each other's commits.",
         "a store that keeps `If-None-Match: *` (put-if-absent)",

@@ -51,7 +51,6 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     Raises:
         UsageError: The topic is not one of kafka.topics, or was never read.
         SourceError: The brokers do not describe the topic.
-        TableMissingError: Bronze has not been written yet.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = position.read(spark, run, is_dry_run=True)

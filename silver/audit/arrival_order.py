@@ -73,6 +73,7 @@ class Jump:
         block: Consecutive records from there on that were read before.
         is_retry: Whether the record there has the timestamp of its first copy, as it has when the client itself sends it again;
             None where that is not known: nobody looked, or the broker sets the timestamps.
+        is_gap: Whether it goes forward over numbers that were never read: what a stream with gaps does.
     """
 
     kind: Kind
@@ -82,6 +83,7 @@ class Jump:
     sequence: int
     block: int = 0
     is_retry: bool | None = None
+    is_gap: bool = False
 
     def __str__(self) -> str:
         """The jump as the article prints it.
@@ -184,8 +186,12 @@ class _Arriving:
 
     def finish(self) -> Order:
         """Return the stream's order."""
-        self._order.missing = sum(known.missing for known in self._seen.values())
-        return self._order
+        order = self._order
+        order.missing = sum(known.missing for known in self._seen.values())
+        for nth, jump in enumerate(order.jumps):
+            if jump.kind == "JF" and not self._seen[jump.epoch].has_any(jump.before + 1, jump.sequence - 1):
+                order.jumps[nth] = replace(jump, is_gap=True)
+        return order
 
 
 class _Seen:
@@ -204,6 +210,11 @@ class _Seen:
         """Count the consecutive numbers from `first` on, up to `last`, that were read before."""
         place = bisect_right(self.firsts, first) - 1
         return max(0, min(last, self.lasts[place]) - first + 1) if place >= 0 else 0
+
+    def has_any(self, first: int, last: int) -> bool:
+        """Whether a number of a range was read."""
+        place = bisect_right(self.firsts, last) - 1
+        return place >= 0 and self.lasts[place] >= first
 
     def add(self, first: int, last: int) -> int:
         """Add a range; return how many of its numbers are new."""

@@ -8,13 +8,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.extract.on_driver import Digits, Record
+from lakehouse.extract.written import without_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakehouse.extract.sources import Source
     from lakehouse.settings.payload_schema import Type
 
 TEXT, WHOLE, FRACTION, LOGICAL, OBJECT, LIST = ("text", "a whole number", "a fraction", "true or false", "an object", "a list")
+JSON_FORMS = ("json", "prefixed_json")
+_OF_VALUE = ("missing", "not_json", "not_utf8")
+"""Problems of an extractor that may be those of the whole value."""
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _MOST = {"FLOAT": 3.4028235677973366e38, "DOUBLE": float("inf")}
 _TAKES = {
@@ -37,21 +42,58 @@ def misfit(value: bytes, schema: Type) -> str | None:
     ('amount: text that DECIMAL(10,2) does not hold', 'id: missing, where NOT NULL is wanted')
     >>> misfit(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}', schema)
     'by.days[1]: a whole number, where DATE is wanted'
-    >>> misfit(b"[1]", schema), misfit(b'{"id": "a"} x', schema), misfit(b'{"id": "a"}', schema)
-    ('the value: a list, where an object is wanted', 'the value: not one document of strict JSON', None)
+    >>> misfit(b"[1]", schema), misfit(b'{"id": "a"}', schema)
+    ('the value: a list, where an object is wanted', None)
     """
     record = Record(value)
-    if record.json_problem:
-        return f"the value: {'not UTF-8' if record.json_problem == 'not_utf8' else 'not one document of strict JSON'}"
-    return _in(record.json, schema, "")
+    return _no_object(record) or _in(record.json, schema, "")
+
+
+def instead_of_object(record: Record) -> str | None:
+    r"""What a value is that is no JSON object; None if it is one.
+
+    >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b"[1]"))
+    ('it begins with a byte order mark', 'a list')
+    >>> instead_of_object(Record(b'"{\\"seq\\": 1}"'))
+    'text that holds JSON'
+    """
+    if record.json_fault or isinstance(record.json, dict):
+        return record.json_fault
+    is_json_in_text = isinstance(record.json, str) and isinstance(Record(record.json.encode(errors="replace")).json, dict)
+    return f"{TEXT} that holds JSON" if is_json_in_text else _kind(record.json)
+
+
+def unread(source: Source, problem: str | None, value: bytes | None) -> str | None:
+    r"""What of a value explains that nothing could be read at a JSON path; None if it does not.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> unread(Source("json", "$.seq"), "missing", b'[{"seq": 1}]')
+    'the value: a list, where an object is wanted'
+    >>> unread(Source("json", "$.seq"), "missing", b"{}"), unread(Source("json", "$[0].seq"), "missing", b"[]")
+    (None, None)
+    """
+    body = without_prefix(value or b"") if source.form == "prefixed_json" else value
+    if source.form not in JSON_FORMS or problem not in _OF_VALUE or body is None:
+        return None
+    record = Record(body)
+    is_in_object = source.argument.startswith(("$.", "$['"))
+    return _no_object(record) if record.json_fault or is_in_object else None
+
+
+def _no_object(record: Record) -> str | None:
+    found = instead_of_object(record)
+    if found is None:
+        return None
+    fault = f"not one document of strict JSON: {found}"
+    return f"the value: {fault if record.json_fault else f'{found}, where {OBJECT} is wanted'}"
 
 
 def _in(found: Any, kind: Type, path: str) -> str | None:
-    if found is None and path:
+    if found is None:
         return None
     has, takes = _kind(found), {"array": (LIST,), "map": (OBJECT,), "struct": (OBJECT,)}.get(kind.kind) or _TAKES[kind.name]
     if has not in takes:
-        return f"{path or 'the value'}: {has}, where {OBJECT if kind.kind == 'struct' else kind.sql()} is wanted"
+        return f"{path}: {has}, where {OBJECT if kind.kind == 'struct' else kind.sql()} is wanted"
     if kind.kind == "scalar":
         return None if _is_held(found, has, kind) else f"{path}: {has} that {kind.sql()} does not hold"
     missing = [field.name for field in kind.fields if field.is_required and found.get(field.name) is None]

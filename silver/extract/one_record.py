@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.contracts.silver import UNDECODABLE
 from lakehouse.extract import on_driver
 from lakehouse.extract.written import without_prefix
 from lakehouse.settings import payload_schema
+from lakehouse.settings.extractor import ROLES
 from silver.extract import json_misfit
 
 if TYPE_CHECKING:
@@ -41,15 +43,34 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
     return producer, epoch, on_driver.number(rules.sequence, found)[0]
 
 
-def misfit(rules: Rules, record: Mapping[str, Any]) -> str | None:
-    """Which field of a record's JSON value is not of its type; None if none is seen, or the value is not decoded as JSON.
+def misfit(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str | None:
+    """What is wrong with a record's JSON value; None if nothing is seen, or if the reason has another cause.
 
     Args:
         rules: The rules of the load that decided it.
         record: The Bronze record.
+        reason: Why it is invalid; None for one whose value was accepted as undecodable.
+
+    Returns:
+        The field that is not of its type; or what the value is, if a sequence, producer or epoch could not be read from it.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Payload, Rules
+    >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", "id DATE"))
+    >>> misfit(rules, {"topic": "t", "value": b"[1]"}, "sequence_missing")
+    'the value: a list, where an object is wanted'
+    >>> misfit(rules, {"topic": "t", "value": b'{"id": 1}'}, "value_undecodable")
+    'id: a whole number, where DATE is wanted'
+    >>> misfit(rules, {"topic": "t", "value": b'{"id": 1}'}, "sequence_missing")
     """
     rules, value = rules.of_topic(record["topic"]), record.get("value")
-    if rules.payload is None or rules.payload.format != "json" or value is None:
+    if value is None:
+        return None
+    role, _, problem = (reason or UNDECODABLE).partition("_")
+    if role in ROLES:
+        source = rules.sources.by_role.get(role)
+        return None if source is None else json_misfit.unread(source, problem, value)
+    if rules.payload is None or rules.payload.format != "json":
         return None
     body = without_prefix(value) if rules.written else value
     return None if body is None else json_misfit.misfit(body, payload_schema.of(rules.payload.schema))

@@ -29,9 +29,11 @@ from lakehouse.contracts.silver import (
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
+from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
+from silver.extract.json_misfit import JSON_FORMS
 from silver.model import tuples_of
 
 if TYPE_CHECKING:
@@ -254,6 +256,8 @@ def _advice(cause: Cause, rules: Rules) -> str:
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
     named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"
     why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
+    if source.form in JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
+        return f"{named[0].upper()}{named[1:]} is read from JSON: have the producer write it, one document in a value. {why}"
     return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
 
 
@@ -277,12 +281,12 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     records = tables.read(spark, bronze, version=tables.version(spark, bronze)).where(is_there)
     headers = F.transform("headers", lambda header: header["key"])
     fields = F.json_object_keys(F.col("value").cast("string"))
-    is_read = F.lit(cause.reason == UNDECODABLE) & (F.octet_length("value") <= _MOST_BYTES)
-    value = F.when(is_read, F.col("value"))
+    value = F.when(F.octet_length("value") <= _MOST_BYTES, F.col("value"))
     has = records.select(headers.alias("headers"), fields.alias("fields"), value.alias("value")).limit(1).collect()[0]
     place = ", ".join(f"{name} {_short(value)}" for name, value in at.items())
     named = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
-    misfit = one_record.misfit(planned.rules, {"topic": cause.topic, "value": has["value"] and bytes(has["value"])})
+    value_of = {"topic": cause.topic, "value": has["value"] and bytes(has["value"])}
+    misfit = one_record.misfit(planned.rules, value_of, cause.reason)
     why = f": {_short(misfit)}" if misfit else ""
     return f"the first one, {place} ({row['reason']}{why}), has {_listed(has['headers'] or [], 'header')}{named}"
 

@@ -83,7 +83,7 @@ class Recovered:
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
-    """Step 1. Read where the last run stopped.
+    """Step 1. Read where the last run stopped. A table that does not exist counts as one without rows.
 
     Raises:
         TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
@@ -101,7 +101,8 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
-    ledger = small_tables.read_arrow(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
+    start = ("load_seq", finished)
+    ledger = small_tables.read_arrow(spark, run.table(SILVER_LOADS), LOADS.names, start=start, contract=LOADS)
     loads = ledger.group_by(["load_seq", "pipeline", "rules"]).aggregate([]).to_pylist()
     bronze_owner.require_own(run, {load["pipeline"] for load in loads}, where=run.table(SILVER_LOADS))
     unfinished = ledger.filter(pc.greater(ledger["load_seq"], finished)).to_pylist()
@@ -137,8 +138,10 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}
-    if finished or small_tables.highest(spark, table, "load_seq"):  # before the first load its statistics say that it is empty
-        silver = spark.read.table(table.sql).where(F.col("load_seq") >= max(finished, 1))
+    # Before the first load its statistics say that it is empty.
+    is_read = finished or small_tables.highest(spark, table, "load_seq")
+    if is_read and (rows := tables.found(spark, table)) is not None:
+        silver = rows.where(F.col("load_seq") >= max(finished, 1))
         observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     if observed.get(finished + 1, 0) == 0:
         expected.pop(finished + 1, None)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.delta import small_tables, tables, views
+from lakehouse.delta.added_fields import added_fields
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import SchemaError
@@ -47,7 +49,28 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     create_missing(spark, run, rules, is_checked=True)
     views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
     if rules.decodes:
-        _require_payload(spark, run, rules)
+        tables.add_fields(spark, run.table(SILVER_RECORDS), "payload", _payload_to_have(spark, run, rules))
+
+
+def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Raise what `create_tables` would raise. Commits nothing."""
+    if rules.decodes:
+        _payload_type(spark, rules)
+    contracts = (records_contract(rules), WATERMARKS, REJECTS, LOADS)
+    records, *_ = [tables.require(spark, run.table(contract.name), contract) for contract in contracts]
+    if rules.decodes and records is not None:
+        _payload_to_have(spark, run, rules)
+
+
+def are_of_earlier_version(spark: SparkSession, run: Run) -> bool:
+    """Whether a table of Bronze or Silver lacks a column that a run would add before it reads that."""
+    found = (
+        (each, tables.found(spark, run.table(each.name))) for each in (BRONZE, silver_records(), WATERMARKS, REJECTS, LOADS)
+    )
+    return any(
+        rows is not None and any(column.is_added_later and column.name not in rows.columns for column in contract.columns)
+        for contract, rows in found
+    )
 
 
 def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
@@ -69,26 +92,25 @@ def records_contract(rules: Rules) -> Contract:
     return silver_records(None if kind is None else kind.sql())
 
 
-def _require_payload(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Compare the payload's configured type with the table's, and add the fields that it has gained."""
+def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
+    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more.
+
+    Raises:
+        ContractError: The table's payload cannot become that by added fields.
+    """
     table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, rules)
-    if not tables.add_fields(spark, table, "payload", expected) and not _is_of_topics_left(spark, run, rules):
-        observed = spark.read.table(table.sql).schema["payload"].dataType
+    observed = spark.read.table(table.sql).schema["payload"].dataType
+    wanted = expected = _payload_type(spark, rules)
+    if added_fields(observed, wanted, "payload") is None and (kept := rules.keeping(last_rules(spark, run))) != rules:
+        wanted = _payload_type(spark, kept)
+    if added_fields(observed, wanted, "payload") is None:
         wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
         next_step = (
             "Only added fields are taken as they are. Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` "
             "shows what changes."
         )
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
-
-
-def _is_of_topics_left(spark: SparkSession, run: Run, rules: Rules) -> bool:
-    """Whether what the payload's type lacks are fields of topics that are not decided any more; adds what it has gained."""
-    kept = rules.keeping(last_rules(spark, run))
-    if kept == rules:
-        return False
-    return tables.add_fields(spark, run.table(SILVER_RECORDS), "payload", _payload_type(spark, kept))
+    return wanted
 
 
 def last_rules(spark: SparkSession, run: Run) -> Rules | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, stream_of
+from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, WATERMARKS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.protocol import swap_fence
@@ -146,8 +146,9 @@ def _extractors(before: Rules | None, topic: str, fingerprint: str) -> str:
 
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
-    """Read the watermark table. Call once per load: by a second read the rows may have moved."""
-    rows = small_tables.read_arrow(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
+    """Read the watermark table, without rows if it does not exist. Call once per load: by a second read they may have moved."""
+    names = (*STREAM, *WATERMARK_IN_LOADS)
+    rows = small_tables.read_arrow(spark, run.table(SILVER_WATERMARKS), names, contract=WATERMARKS)
     marks = map(Watermark._make, tuples_of(rows, Watermark._fields))
     return Watermarks(dict(zip(tuples_of(rows, STREAM), marks, strict=True)))
 

@@ -2,7 +2,7 @@
 
 A watermark alone cannot distinguish a resent record from one that never arrived before. So the suspects, and only they, are
 compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
-key and value. Rule: DESIGN section 1. However many they are, only some come to the driver at a time, narrow and hashed.
+key and value. Rule: docs/rule.md. However many they are, only some come to the driver at a time, narrow and hashed.
 """
 
 from __future__ import annotations

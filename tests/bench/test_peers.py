@@ -1,14 +1,12 @@
 """What the benchmark sends, how it talks to the peers, and what it makes of their runs and results."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,9 +23,6 @@ from bench.peers.sizes import Watch, topic_bytes, written
 from bench.sitting import Measurement, RoundStart, Sitting, WrongResultError
 from bench.topics import PARTITIONS, Topic, order, partition_records, plan_topic, swap_blocks
 from bench.truth import Counts, count, split
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXACT = Counts(rows=99, lost=0, doubled=0, out_of_order=0)
 OURS = Outcome("ours", FEW.name, 1, 1_000_000, 0, 200.0, 4.0, 6.0, 9.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)

@@ -1,33 +1,27 @@
 """Kafka to Bronze on a real broker: every byte, once, and errors that help."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import Column, Row, SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.records import bronze_records
 from lakehouse.errors import ContractError, SourceError, TableStateError
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send, send_transaction, sequenced
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column, Row, SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
-
-    Topic = Callable[..., str]
-    Runs = Callable[[], Run]
+Topic = Callable[..., str]
+Runs = Callable[[], Run]
 
 
 def kafka_of(broker: LocalBroker, *topics: str, **others: Any) -> Kafka:

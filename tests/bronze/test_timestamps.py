@@ -1,31 +1,25 @@
 """Kafka timestamps that are no time: Bronze keeps the number, every record once, and the whole pipeline goes on."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from chispa import assert_df_equality
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.records import bronze_records, timestamp_columns
 from jobs import cli
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import HEADERS
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, send, send_header_name
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
 
 _ANY = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
 _GOOD = 1_795_254_019_123

@@ -3,12 +3,10 @@
 `python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png`.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.cli import main
@@ -16,9 +14,6 @@ from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EV
 from jobs.demo.producer import produce
 from tests.support.browser import Opened, open_browser
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 RECORDS, LOADS, HELD_BACK = 120_000, 6, 40

@@ -1,13 +1,14 @@
 """The report in a real browser, from disk, over hostile names and values of producers."""
 
-from __future__ import annotations
-
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from jobs.cli import main
 from jobs.report.text import text
@@ -18,13 +19,7 @@ from tests.support.browser import Opened
 from tests.support.report_tables import HOSTILE, Shape, write_lake
 from tests.support.small_config import write_config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, Page
-
-    Open = Callable[..., Opened]
+Open = Callable[..., Opened]
 
 pytestmark = pytest.mark.browser
 

@@ -3,8 +3,6 @@
 Proxies delay, cut and hold up all connections of the brokers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import shutil
@@ -12,9 +10,10 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -22,9 +21,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from bronze.dev_broker.process import HOST, free_port, launch_node
 from tests.support.proxy import Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 REPLICAS = 3
 PATIENCE_SECONDS = 60

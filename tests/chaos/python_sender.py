@@ -1,22 +1,16 @@
 """The sender by librdkafka, with or without the producer kit. It takes the arguments of `Sender.java`, and `kit` or not."""
 
-from __future__ import annotations
-
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from threading import Semaphore
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from tidemark_producer import Given, Sender, Stopped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
-    from tidemark_producer import Sent
+from tidemark_producer import Given, Sender, Sent, Stopped
 
 _OPEN, _ACKNOWLEDGED, _REFUSED, _UNSENT = range(4)
 _MOST_RECOVERIES = 20

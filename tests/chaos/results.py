@@ -1,15 +1,11 @@
 """The runs of the chaos lab: which there are, one row of a CSV file for each, and the marks that all rows have to meet."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 SENDERS = ("java", "librdkafka", "kit")
 PULSAR = "pulsar"
@@ -155,7 +151,7 @@ def read(file: Path) -> list[Row]:
     """The rows of the file; none if it does not exist."""
     if not file.exists():
         return []
-    kinds = {each.name: {"int": int, "float": float, "str": str}[str(each.type)] for each in fields(Row)}
+    kinds: dict[str, Any] = {each.name: each.type for each in fields(Row)}
     with file.open(encoding="utf-8", newline="") as opened:
         return [Row(**{name: kinds[name](value) for name, value in found.items()}) for found in csv.DictReader(opened)]
 

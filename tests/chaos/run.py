@@ -4,16 +4,14 @@ A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,
 Batches of runs go through the pipeline together. Each run's row is added to a CSV file, so an interrupted sitting continues.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -22,15 +20,9 @@ from bench.machine import machine
 from lakehouse.machine.jars import pinned
 from tests.chaos import cluster, results
 from tests.chaos.cluster import UnfitError
-from tests.chaos.lab import StuckError, start_kafka_lab, start_pulsar_lab
+from tests.chaos.lab import Lab, Ran, StuckError, start_kafka_lab, start_pulsar_lab
 from tests.chaos.pulsar.cluster import VERSION
-from tests.chaos.results import PULSAR, plan
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.chaos.lab import Lab, Ran
-    from tests.chaos.results import Planned, Row
+from tests.chaos.results import PULSAR, Planned, Row, plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
 CSV = PAGE.with_name("chaos") / "runs.csv"

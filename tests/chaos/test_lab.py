@@ -1,19 +1,13 @@
 """The chaos lab, briefly: a leader is killed under a few senders, and Silver keeps each number once."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.chaos.lab import Lab, start_kafka_lab
 from tests.chaos.results import NONE, RECORDS, Planned, missed_marks
 from tests.support.published import Jumps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault, pytest.mark.slow]
 

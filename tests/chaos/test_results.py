@@ -1,18 +1,14 @@
 """The marks of the chaos lab's runs, their file, and their page."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos import results
 from tests.chaos.results import Row, plan
 from tests.chaos.run import CSV, PAGE, page
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOTHING: dict[str, Any] = {each.name: 0 for each in fields(Row) if each.kw_only} | {"Findings": "none", "Wrong": "", "At": ""}
 CLEAN = Row("java", "all", "on", 5, "leader_killed", **NOTHING)

@@ -1,26 +1,21 @@
 """A smoke test over a real Spark Connect server: its commands leave tables that equal those of a classic session."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs import cli
 from jobs.readers import files as query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
-
-if TYPE_CHECKING:
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
@@ -29,11 +24,7 @@ _VARYING = {"run_id", "ingested_at", "updated_at", "claimed_at", "evaluated_at",
 # Topic ids cannot be asked for over Spark Connect.
 _VARYING |= {"known_since", "checkpoint", "topic_id"}
 # The first load is `tidemark.run` with the caller's session; these follow.
-_COMMANDS = [
-    ["quarantine", "release", "t", "0", "6", "--reason", "it is real"],
-    ["run"],
-    ["verify", "--deep"],
-]
+_COMMANDS = [["quarantine", "release", "t", "0", "6", "--reason", "it is real"], ["verify", "--deep"]]
 _NAMES = ("silver_records", "silver_watermarks", "gold_records")
 _ZONE = "Europe/Berlin"
 _PROGRAM = """
@@ -102,7 +93,7 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
         (tmp_path / kind).mkdir()
         configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka, gold=gold)
 
-    for command in (["run"], *_COMMANDS):
+    for command in (["run"], _COMMANDS[0]):  # the other one leaves tables as they are
         assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
         counted = run_all(configs["connect"], tmp_path / "connect" / "lakehouse", url)

@@ -1,13 +1,15 @@
 """The main job by spark-submit on a standalone cluster, with the wheel, in client mode; and tables over JDBC."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.demo.producer import incidents, produce
 from jobs.readers import files as query
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
 from tests.support.quick import JVM_OPTIONS, QUICK
@@ -15,15 +17,6 @@ from tests.support.small_config import settings_of, write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 from tests.support.stages import ran
 from tests.support.wheels import installed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 

@@ -1,7 +1,5 @@
 """The command lines of the documents: those in code blocks, and those in a line of text."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -3,19 +3,15 @@
 `python -m tests.docs.reference` writes them anew. What else the pages say is kept.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from jobs.cli.commands import SECTIONS, app
 from lakehouse.settings.pipeline import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS, KEYS, DECISIONS = DOCS / "commands.md", DOCS / "configuration.md", DOCS / "decisions" / "README.md"

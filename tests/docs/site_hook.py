@@ -4,18 +4,13 @@ A link that is right in the repository leads, on the site, to the page or file t
 has (code, a test) is its name there, without a link.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-
-if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.pages import Page
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 IN_ROOT = {

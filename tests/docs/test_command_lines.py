@@ -1,7 +1,5 @@
 """Every command line of the documents is one that the command line, or the Makefile, takes; what cannot be run says why."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

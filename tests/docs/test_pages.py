@@ -1,7 +1,5 @@
 """The documents: short where they begin, written from the code where the code knows, and a site that holds together."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,23 +1,14 @@
 """README's quickstart, from the producer to the answers that it shows; and the demo."""
 
-from __future__ import annotations
-
 import contextlib
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.cli import main
 from tests.docs.command_lines import Line, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -57,9 +48,7 @@ def test_the_quickstart_goes_as_the_readme_says(
     assert said["sql"].splitlines()[1:] == ["payments,0,1,10.00", "payments,0,2,25.00", "payments,0,3,5.00"]
 
 
-@pytest.mark.usefixtures("spark")  # the demo's JVM starts quickly after it
-def test_the_demo_ends_well(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "jobs.cli", "demo", "--records", "800", "--into", "demo"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "The article's example: 15 records arrived, 11 were kept." in done.stdout
+@pytest.mark.usefixtures("spark")
+def test_the_demo_ends_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--records", "800", "--into", str(tmp_path / "demo")]) == 0
+    assert "The article's example: 15 records arrived, 11 were kept." in capsys.readouterr().out

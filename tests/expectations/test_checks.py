@@ -1,7 +1,5 @@
 """The checks that the settings ask for."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

@@ -1,23 +1,18 @@
 """`tidemark gate show`: the rows behind what a gate run found not met, over real tables."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from expectations import failing_rows, gate
 from lakehouse.contracts.gate import REJECTED, Decision
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import gate_decision
+from tests.support.prepared import Histories
 from tests.support.silver import load_records, message, two_loads
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.prepared import Histories
 
 GATE = Gate.model_validate(
     {

@@ -1,29 +1,23 @@
 """The gate over real tables: what passes, what fails, and what is recorded."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from expectations import failing_rows, gate, verdict
 from expectations.checks import INVARIANTS
+from lakehouse.contracts.gate import GateRun
 from lakehouse.errors import ConfigError, GateFailedError
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from tests.conftest import Events
 from tests.support.bronze import Record
+from tests.support.prepared import History
 from tests.support.silver import load_records, message, two_loads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Row, SparkSession
-
-    from lakehouse.contracts.gate import GateRun
-    from lakehouse.run.context import Run
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.everywhere
 

@@ -1,10 +1,10 @@
 """Rows that an expectation keeps out of Gold instead of the load: `on_fail: quarantine_rows`, over real tables."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from expectations import gate
 from jobs.readers import quarantine
@@ -13,24 +13,17 @@ from jobs.readers.why import why
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import gate_decision, requests
 from pipelines.recover import rebuild
 from silver.state.request import Erase, Kind, Request, Wanted
-from tests.support.bronze import put
+from tests.support.bronze import Record, put
+from tests.support.prepared import Histories, History
 from tests.support.silver import message
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.bronze import Record
-    from tests.support.prepared import Histories, History
 
 NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}}
 SMALL = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}

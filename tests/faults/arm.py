@@ -1,11 +1,14 @@
 """One pipeline of the long run: its tables, the kills over it, and their result."""
 
-from __future__ import annotations
-
+import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from jobs.demo.producer import produce
 from jobs.process.context import load_settings, open_session, reporting
@@ -14,17 +17,8 @@ from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof
 from tests.faults.compare import classes, compare, read_log
 from tests.faults.kills import NEVER, STAGES, Durations, Kill, draw, require_end
-from tests.faults.pool import StuckError
+from tests.faults.pool import Pool, Runner, StuckError
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from tests.faults.pool import Pool, Runner
 
 _PATIENCE_SECONDS = 900
 _STRUCK_TWICE_SHARE, _WHOLE_SHARE = 0.5, 0.2

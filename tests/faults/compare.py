@@ -1,14 +1,16 @@
 """The tables at the end of the long run, compared with the sequential reference over the broker's own log."""
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
 
 from jobs.demo.events import EVENTS_HEADER
 from lakehouse.contracts.silver import KEPT
 from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.table import (
     BRONZE_RECORDS,
     GOLD_LATEST,
@@ -20,13 +22,6 @@ from lakehouse.table import (
 )
 from tests.support.reference import Reference, Seen
 from tests.support.topics import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 
 class Logged(NamedTuple):

@@ -1,23 +1,17 @@
 """What the tests of this folder break: processes that may be killed, stopped and woken, and small disks."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
+from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.faults.pool import Runner
+from tests.support.places import Place
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.places import Place
 
 
 class Disk:

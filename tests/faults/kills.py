@@ -1,14 +1,14 @@
 """How a run of the long test dies: at a random moment of a stage, at a named crash point, or at a Delta commit."""
 
-from __future__ import annotations
-
 import contextlib
+import random
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakehouse.delta.log_files import last_version
 from lakehouse.errors import AnotherWriterError
@@ -23,14 +23,8 @@ from lakehouse.table import (
     SILVER_REJECTS,
     SILVER_WATERMARKS,
 )
-from tests.faults.pool import StuckError
+from tests.faults.pool import Runner, StuckError
 from tests.support import strace
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from tests.faults.pool import Runner
 
 STAGES = ("bronze", "silver", "gate", "gold")
 TABLES = (

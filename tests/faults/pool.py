@@ -1,7 +1,5 @@
 """Processes that are started ahead of their run, so that the next one is warm when one dies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -11,13 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from tests.support.quick import JVM_OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 900

@@ -1,23 +1,18 @@
 """The result of the long run: raw numbers as JSON, and `docs/faults.md` from them and the template `page.md`."""
 
-from __future__ import annotations
-
+import argparse
 import json
 import statistics
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from bench.machine import conditions
-
-if TYPE_CHECKING:
-    import argparse
-
-    from pyspark.sql import SparkSession
-
-    from tests.faults.arm import Arm
+from tests.faults.arm import Arm
 
 RECOVERY_SECONDS = 5.0
 """The most that recovery may add to the next run."""
@@ -88,7 +83,6 @@ def page_of(found: dict[str, Any]) -> str:
         checks=ours["verify_deep"]["checks"],
         sound="all hold" if ours["verify_deep"]["ok"] else "NOT ALL HOLD",
         classes=", ".join(f"{name} {count:,}" for name, count in ours["classes"].items()),
-        places="\n".join(f"| {place} | {count} |" for place, count in ours["struck"].items()),
         median=extra["median"],
         pairs=len(extra["pairs"]),
         most=extra["most"],

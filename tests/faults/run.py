@@ -8,15 +8,14 @@ With `--bucket` the tables are in an S3 store, which has no lock, and every roun
 and no report then: the result is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo.producer import produce
@@ -25,9 +24,6 @@ from tests.faults.arm import Arm, finish, judge
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
 from tests.support.object_store import BUCKET, object_store, section, storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _DOUBLE_SHARE = 0.25
 _PAIRS = 6

@@ -4,31 +4,25 @@ Orders come as lines of JSON on stdin, everything that happens goes as lines of 
 `python -m tests.faults.runner CONFIG [without_fences]`; the harness (`tests.faults.pool`) kills it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from filelock import FileLock
+from pyspark.sql import SparkSession
 
 from jobs import cli
 from jobs.process.context import load_settings, open_session
 from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines.job import Job
 from tests.support.quick import QUICK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.settings.pipeline import Settings
 
 _BUCKET_SECONDS = 0.5
 

@@ -1,14 +1,9 @@
 """The stream of the long run: resends, late records, collisions and records without a sequence, from one seed."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from jobs.demo.events import BAD_KINDS, EVENTS_HEADER, Outgoing, bad_headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARTITIONS = 8
 

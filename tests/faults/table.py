@@ -1,36 +1,27 @@
 """What a row of the crash table is made of: tables that were copied at a crash point, and the next run over them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from jobs.readers.database import connect
+from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import requests
 from pipelines.recover import restore
-from silver.state.request import Request
-from tests.support.bronze import put
+from silver.state.request import Kind, Request
+from tests.support.bronze import Record, put
 from tests.support.small_config import small_config, write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
-    from silver.state.request import Kind
-    from tests.support.bronze import Record
 
 ANN = b"ann@example.org"
 """The key that is erased."""

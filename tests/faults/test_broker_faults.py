@@ -1,13 +1,14 @@
 """A read is cut short: the broker dies, connections are cut and slow, the disk is full. Nothing is lost, nothing is twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
 
 from bronze.dev_broker import process
 from bronze.dev_broker.broker import LocalBroker, create_topic
@@ -17,17 +18,9 @@ from lakehouse.errors import SourceError, StorageError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
+from tests.faults.conftest import Disk
 from tests.support.kafka import Sent, send
 from tests.support.proxy import Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pydantic import SecretStr
-    from pyspark.sql import SparkSession
-
-    from tests.faults.conftest import Disk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
 

@@ -1,21 +1,14 @@
 """A process that is killed in the middle of a load: the next run finishes what was claimed, and only that."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
 from tests.faults.kills import Durations, Point
+from tests.faults.pool import Runner
 from tests.faults.test_two_runs import bronze, load, marks, rejects, silver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 

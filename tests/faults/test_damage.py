@@ -1,24 +1,17 @@
 """A load over a table whose last commit is gone, in the two ways that Delta reads without a word."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import TableStateError
+from lakehouse.run.context import Run
 from pipelines.verify.run import verify
 from silver.load import steps
 from tests.support.bronze import put
 from tests.support.silver import RULES, load_records, message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

@@ -1,30 +1,23 @@
 """A machine that refuses: a full disk under the tables or under Spark's own files, and files that may not be written."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import StorageError
+from lakehouse.run.context import Run
 from pipelines import medallion
 from pipelines.job import Job
 from silver.rules import Rules
 from silver.state.tables import create_tables
+from tests.faults.conftest import Disk
+from tests.faults.pool import Runner
 from tests.faults.test_two_runs import bronze, marks, rejects, silver
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.conftest import Disk
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

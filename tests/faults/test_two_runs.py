@@ -1,28 +1,21 @@
 """Two and three processes over one root at once: one of them stopped in the middle and woken, too late."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
+from tests.faults.pool import Runner
 from tests.support.bronze import Record, put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 
@@ -63,13 +56,11 @@ def wait_until_stopped(runner: Runner) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("is_locked", [True, False], ids=["locked", "unlocked"])
 def test_of_three_runs_at_once_one_loads_and_the_others_leave(
-    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner], is_locked: bool
+    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner]
 ) -> None:
     run = new_run()
-    if is_locked and run.lakehouse.local_root is None:
-        pytest.skip("only a local root has a lock")
+    is_locked = run.lakehouse.local_root is not None
     bronze(spark, run, 0, [1, 2, 2, 3])
     tables.create_tables(spark, run, _RULES)
 

@@ -1,26 +1,20 @@
 """The control arm: the pipeline without lock, transaction ids and checks. The pipeline never imports it."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked, require_no_run
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
 from pipelines import job
 from silver.load import recover, steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from silver.state.plan import Plan
+from silver.state.plan import Plan
 
 
 def take_off() -> None:

@@ -1,36 +1,30 @@
 """`gold_latest` over real tables: the latest record of each key by what the records say, however they were cut into loads."""
 
-from __future__ import annotations
-
 import random
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 
 from gold import latest as keeping
 from gold.latest import make_anew, merge, newest, newest_of_few
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from pipelines.operate import requests
-from pipelines.recover import rebuild, restore
+from pipelines.recover import rebuild
 from pipelines.verify import run as verify
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
@@ -128,21 +122,14 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
     def asked(request: Request) -> None:
         requests.carry_out(spark, run, config, request, is_dry_run=False)
 
-    release = Request("release", "looked at", "ann", wanted=Wanted(kind="late"))
     records = logged(random.Random(0), topics)
     put(spark, run, records)
     ran(spark, run, config)
     assert_latest(spark, run)
-    asked(release)
+    asked(Request("release", "looked at", "ann", wanted=Wanted(kind="late")))
     published(spark, run, config)
     assert_latest(spark, run)
     before = held(spark, run)
-
-    restore.restore(spark, run, config, 1, reason="why", by="ann", is_dry_run=False)
-    assert_latest(spark, run)
-    asked(release)
-    published(spark, run, config)
-    assert held(spark, run) == before
 
     asked(Request("erase", "she asked", "ann", erase=Erase.of("t", b"a")))
     without = {key: place for key, place in before.items() if key != ("t", b"a")}

@@ -1,22 +1,16 @@
 """What a Gold model may read, on a real session: Gold's tables, and no file, program, variable or method of the JVM."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from lakehouse.settings.model_sql import as_query, foreign_relations
 from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import no_file_relations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 WIDE = ", ".join(f"{number} AS c{number}" for number in range(60))
 FILES = [

@@ -1,33 +1,26 @@
 """Publishing over real tables: exactly once, whatever stops it and however often it is done."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
 
 from expectations import gate, verdict
 from gold.publish import publish
 from gold.sql_models import refresh_models
 from jobs.readers.database import run_query
+from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold, GoldModel
+from tests.support.prepared import Histories, History
 from tests.support.silver import two_loads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.gate import GateRun
-    from lakehouse.run.context import Run
-    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.everywhere
 
@@ -132,7 +125,7 @@ def test_gold_that_was_restored_alone_is_published_again_and_needs_no_file_of_si
     if (folder := audited.table("silver_records").local_folder) is None:
         return  # files are taken away in a folder only
     held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
-    shutil.rmtree(folder)  # as maintenance may: decision 0030
+    shutil.rmtree(folder)  # as maintenance may: decision 0009
     assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
     with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
         assert list(found.rows) == [(9,)]

@@ -1,20 +1,15 @@
 """What Gold's tables hold, over literal rows."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from chispa import assert_df_equality
+from pyspark.sql import SparkSession
 
 from gold import rows as models
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS
 from lakehouse.spark import frames
 from tests.support.silver_rows import claim
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 

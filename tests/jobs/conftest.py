@@ -1,18 +1,14 @@
 """What a person does: run a command, or ask the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.cli import main
 from jobs.readers.database import run_query
 from lakehouse.table import Lakehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RunCommand = Callable[..., tuple[str, str]]
 

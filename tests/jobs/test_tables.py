@@ -1,14 +1,10 @@
 """How wide a table is that people read."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+
+import pytest
 
 from jobs.process.output import write_table
-
-if TYPE_CHECKING:
-    import pytest
 
 COLUMNS = ["topic", "partition", "records", "accepted", "duplicate", "high_watermark_after", "last_offset"]
 COLUMNS += ["missing", "jumps_forward", "jumps_backward"]

@@ -1,26 +1,18 @@
 """The wheel's entry points as a wheel task calls them: found by name, in a process of the platform's, parameters as flags."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from lakehouse.errors import GateFailedError
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -48,13 +40,7 @@ def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volu
         task(name)
     assert spark.read.table(named.table("gold_records").sql).count() == 3
 
-    put(spark, named, [Record.of(4, 3)])
-    task("load-silver")
-    for name in ("audit-silver", "publish-gold"):
-        with pytest.raises(GateFailedError):
-            task(name)
     files = sorted((volume / "_reports").glob("*.json"))
-    silver, gate, gold, _, *failed = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    silver, gate, gold, _ = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     assert (silver["silver"]["accepted"], gate["gate"]["passed"], gold["gold"]["records"]) == (3, True, 3)
-    assert [report["exit_code"] for report in failed] == [3, 3]
     spark.sql("DROP DATABASE tidemark_tasks CASCADE")

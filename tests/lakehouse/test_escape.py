@@ -1,13 +1,11 @@
 """What leaves for a terminal, a log, a CSV file or an alert holds nothing that steers its reader."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
@@ -17,9 +15,6 @@ from jobs.watch import metrics
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import csv_text, json_text, part_of_error, printable
 from tests.support.examples import examples
-
-if TYPE_CHECKING:
-    import pytest
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[])) | st.text(
     '\x00\x1b\r\n\u009b\u202e\u200b\u2028\ud800=+-@\uff1d;"\t\x7f'

@@ -1,19 +1,12 @@
 """Silver's records and watermarks held against the ledger, on literal rows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from lakehouse import reconcile
-from tests.support.silver_rows import KEPT, LEDGER, as_lines, claim, kept, mark
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakehouse.reconcile import Difference
-    from tests.support.silver_rows import Row
+from lakehouse.reconcile import Difference
+from tests.support.silver_rows import KEPT, LEDGER, Row, as_lines, claim, kept, mark
 
 
 def of_counts(**edited: int | str) -> list[Difference]:

@@ -1,7 +1,5 @@
 """How a root in an object store is reached."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

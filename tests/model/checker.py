@@ -1,13 +1,9 @@
 """A small explicit-state model checker: every state in reach, the shortest way to a bad one, and what hangs."""
 
-from __future__ import annotations
-
 from array import array
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 State = TypeVar("State", bound="Hashable")
 

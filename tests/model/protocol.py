@@ -5,17 +5,13 @@ a process dies, Bronze grows or a table is put back. A run that ends is followed
 it may as well report a conflict: which of the two depends on when the write began, and the model allows both.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.model.checker import Step
 from tests.model.tables import IDLE, NOBODY, PIPELINE, Claim, Held, Kept, Mark, Runner, Tables, World, finished, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 STEPS = {
     "recover": "silver.load.recover",

@@ -1,17 +1,10 @@
 """The whole: runners over the tables, what may go wrong around them, and what must hold nevertheless."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from tests.model.checker import Model, Step
-from tests.model.protocol import Load, Refused, found_by, ledger_contradicts, marks_contradict, silver_contradicts
+from tests.model.protocol import Load, Protocol, Refused, found_by, ledger_contradicts, marks_contradict, silver_contradicts
 from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, finished, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from tests.model.protocol import Protocol
 
 PROMISES = ("duplicate", "loss", "released nowhere", "torn")
 

@@ -1,7 +1,5 @@
 """The tables of the model, as small as they can be and still be lost, doubled or torn apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,7 +128,7 @@ class Tables(NamedTuple):
     swaps: int = 0  # how often all tables may still be taken back
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
-    def ended(self, who: int) -> Tables:
+    def ended(self, who: int) -> "Tables":
         """The tables when a runner's run is over, one way or another: it remembers nothing, and its claims are nobody's."""
         runners = (*self.runners[:who], IDLE, *self.runners[who + 1 :])
         ledger = tuple(claim._replace(owner=NOBODY) if claim.owner == who else claim for claim in self.ledger)
@@ -148,7 +146,7 @@ class Tables(NamedTuple):
         """The last version that Delta knows of an application; 0 for none."""
         return next((version for name, app, version in self.transactions if (name, app) == (table, application)), 0)
 
-    def noted(self, table: str, application: int, version: int) -> Tables:
+    def noted(self, table: str, application: int, version: int) -> "Tables":
         """Delta keeps the last version of an application with its table."""
         others = [each for each in self.transactions if each[:2] != (table, application)]
         return self._replace(transactions=tuple(sorted([*others, (table, application, version)])))

@@ -1,15 +1,10 @@
 """The checker, on machines so small that one sees what it must find."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.model.checker import Counterexample, Model, Step, explore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def counter(*, bad: int | None = None) -> Model[int]:

@@ -1,12 +1,11 @@
 """A load in every interleaving: our steps lose nothing, double nothing and never hang; others do."""
 
-from __future__ import annotations
-
 import ast
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -15,9 +14,6 @@ from tests.model.checker import Outcome, explore
 from tests.model.protocol import ORDER, PARTS, STEPS, SWAP_ORDER, SWAP_STEPS, Protocol
 from tests.model.system import system
 from tests.model.tables import Version, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ONE, THREE = (Version(),), (Version(),) * 3
 TWO_PARTITIONS = (Version(0), Version(1), Version(1))

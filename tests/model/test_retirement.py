@@ -6,17 +6,13 @@ load of any row was the last finished one. So this model has one stream, its par
 MERGE a claim at any later time; the model leaves out the steps between claim and MERGE.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
 from tests.model.checker import Model, Step, explore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Kind = Literal["records", "retire"]
 

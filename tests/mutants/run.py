@@ -4,8 +4,6 @@
 tests that must catch it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The list of `make mutants` applies to the code as it is."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

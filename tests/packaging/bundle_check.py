@@ -4,8 +4,6 @@ The command line is built once from its Go module, at a pinned version, into the
 loopback, which is empty: what a plan would do to resources that are there already is not seen here.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -5,17 +5,16 @@ Writes into `dist/`: `sbom.cdx.json` (CycloneDX: the locked Python packages, the
 installed, so run it where both are of the same day.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -29,9 +28,6 @@ from packaging.requirements import Requirement
 
 import lakehouse
 from lakehouse.machine import jars
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 INSIDE_PYSPARK = "as named in pyspark's LICENSE"

@@ -3,13 +3,11 @@
 What the dashboard's queries answer: tests/packaging/test_dashboard_queries.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlglot
@@ -20,11 +18,9 @@ from sqlglot import exp
 
 from jobs.process.context import load_settings
 from lakehouse.contracts import views
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from tests.support.bundle import BUNDLE, DASHBOARD, ROOT, columns_used, dataset_queries, of_kind, resources, widgets
-
-if TYPE_CHECKING:
-    from lakehouse.settings.pipeline import Settings
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 JOBS = of_kind("jobs")

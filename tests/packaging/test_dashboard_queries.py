@@ -1,26 +1,20 @@
 """Dashboard, alert and consumer of the Databricks bundle, over tables that a pipeline made and a catalog names."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from lakehouse.errors import GateFailedError
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record
 from tests.support.bundle import ROOT, columns_used, dataset_queries, of_kind
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Row, SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

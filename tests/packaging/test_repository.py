@@ -1,7 +1,5 @@
 """What holds for every file of the repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

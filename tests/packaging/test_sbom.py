@@ -1,11 +1,10 @@
 """What a user gets: all of it is named, under a licence that was looked at."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import distribution
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
@@ -15,9 +14,6 @@ from packaging.requirements import Requirement
 
 from lakehouse.machine import jars
 from tests.packaging import sbom
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Each is approved by the Open Source Initiative, but CC0-1.0, a dedication to the public domain of one file inside numpy.
 APPROVED = {

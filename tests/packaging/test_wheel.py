@@ -1,7 +1,5 @@
 """What is published: the wheels of Tidemark and of the producer kit, built offline."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -10,16 +8,13 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import lakehouse
 from tests.support.wheels import ROOT, built, installed
 from tidemark.own_packages import PACKAGES as BESIDE_TIDEMARK
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKAGES = {*BESIDE_TIDEMARK, "tidemark"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,29 +1,22 @@
 """The pipeline as Kafka's own tools see it: a consumer group that follows Silver. And how far Silver is behind."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.cli import main
+from lakehouse.run.context import Run
 from lakehouse.settings.kafka import Kafka
 from pipelines import bronze_to_silver, kafka_to_bronze
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import settings_of, write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

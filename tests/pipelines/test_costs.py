@@ -1,28 +1,21 @@
 """What a small run costs besides its records: Spark jobs and commits, counted per stage, so that what was won stays won."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from pipelines import medallion
 from pipelines.job import Job
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -1,25 +1,18 @@
 """The largest numbers that are allowed, in every stream and epoch: what counts, sums up and shows them does not overflow."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.readers.database import run_query
 from jobs.readers.status import status
 from jobs.report.facts import facts
 from lakehouse.contracts import views
+from lakehouse.run.context import Run
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 

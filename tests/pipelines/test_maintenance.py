@@ -1,19 +1,22 @@
 """Maintenance over real tables: what it puts together and removes, and that the pipeline goes on as before, beside it too."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
 
 from jobs.readers import files as query
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import maintenance, tables
 from lakehouse.delta.log_files import read_log
 from lakehouse.delta.stored_files import LocalFiles
+from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
 from pipelines.job import Job
@@ -23,15 +26,6 @@ from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, published, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
@@ -141,4 +135,4 @@ def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[]
 
     kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
     assert [row["load_seq"] for row in kept] == [1, 2, 3]
-    require_sound(spark, run, is_deep=True)
+    require_sound(spark, run)

@@ -1,10 +1,9 @@
 """What a config gets wrong and only an import can tell: found before anything starts."""
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"

@@ -5,33 +5,20 @@ its jumps, and ends with a thousand numbers after the last landing. So the block
 again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import put_spans
-from tests.support.published import (
-    EXAMPLE,
-    IN_ORDER,
-    KAFKA,
-    KAFKA_CONNECTIONS_KILLED,
-    KAFKA_LEADER_KILLED,
-    PULSAR,
-)
+from tests.support.published import EXAMPLE, IN_ORDER, KAFKA, KAFKA_CONNECTIONS_KILLED, KAFKA_LEADER_KILLED, PULSAR
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

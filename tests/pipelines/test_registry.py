@@ -1,10 +1,10 @@
 """Values written with the schemas of a real registry, by Confluent's own serializers, from Kafka to Gold."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,10 +14,13 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
 from lakehouse.errors import RegistryError
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from pipelines import medallion
 from pipelines.job import Job
@@ -29,16 +32,7 @@ from tests.support.protobuf import described, message_of
 from tests.support.small_config import small_config, write_config
 from tests.support.stages import require_sound
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
-
-    Check = Callable[..., tuple[bool, str, str]]
+Check = Callable[..., tuple[bool, str, str]]
 
 FIELDS = "id STRING, amount DOUBLE"
 OLD = record("Order", seq="long", id="string")

@@ -1,22 +1,16 @@
 """`order` tells a block that the client sent again by itself from one that an application did: by its timestamps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver.audit.arrival_order import diagnose
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 

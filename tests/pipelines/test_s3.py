@@ -1,26 +1,20 @@
 """A whole pipeline in S3 whose commits are met by another writer's, and whose answers are lost."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs import cli
 from lakehouse.storage.s3 import S3Storage
+from lakehouse.table import Lakehouse
 from tests.support.kafka import send, sequenced
-from tests.support.object_store import before_store, make_bucket, section, storage
+from tests.support.object_store import Request, before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.table import Lakehouse
-    from tests.support.object_store import Request
 
 TIMES = int(os.environ.get("TESTS_TIMES", "12"))
 """Commits that a rival's comes before, and commits whose answer is lost."""

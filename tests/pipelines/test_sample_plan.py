@@ -1,11 +1,13 @@
 """`plan` before the first run: a sample from Kafka is decided as the first load decides it, and nothing is made."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.run.summary import write_plan
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import SourceError
@@ -15,14 +17,6 @@ from pipelines.job import Job
 from tests.conftest import Events
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

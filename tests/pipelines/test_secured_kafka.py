@@ -1,9 +1,9 @@
 """Kafka behind TLS, a login and rights: from `init` to Gold, and what is said where one of them is wrong."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +11,6 @@ from jobs import cli
 from tests.support.kafka import sequenced
 from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, secured_broker
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -90,6 +86,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     make_certificate(tmp_path / "other.p12", unknown)
     found = checked(config(TOPIC, **{"ssl.truststore.location": str(unknown)}), capsys)[1]
     assert "no connection by TLS" in found["topics"]["observed"]
+    assert found["bronze"]["observed"].startswith("Kafka does not accept who we are.")
 
     file = config(HIDDEN)
     code, found, _ = checked(file, capsys)
@@ -102,6 +99,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     code, found, printed = checked(file, capsys)
     assert (code, found["topics"]["ok"]) == (1, False)
     assert "the login was refused (SASL authentication error" in found["topics"]["observed"]
+    assert found["bronze"]["observed"].startswith("Kafka does not accept who we are.")
     assert cli.main(["run", "--config", str(file)]) == 1
     said = capsys.readouterr()
     assert "uthentication" in said.err

@@ -1,14 +1,14 @@
 """Which topics a load decides: those of the config. What Bronze holds of others waits, and is not lost."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bronze.progress import topic_registry
 from bronze.progress.topic_registry import Topic
@@ -22,19 +22,12 @@ from pipelines import bronze_to_silver, medallion
 from pipelines.job import Job
 from pipelines.recover import rebuild
 from silver.load import steps
-from silver.state.request import Erase, Request, Reset, Wanted
+from silver.state.request import Erase, Kind, Request, Reset, Wanted
 from tests.pipelines.operate.test_requests import asked
 from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from silver.state.request import Kind
 
 pytestmark = pytest.mark.spark
 
@@ -55,7 +48,7 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
 ) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
     tables.create(spark, run.table("bronze_records"), BRONZE)
-    topic_registry.create(spark, run, is_new=True)
+    topic_registry.create(spark, run)
     topic_registry.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
     put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
 
@@ -79,12 +72,10 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
     assert (joined["repeated"], joined["accepted"], joined["duplicate"], joined["other_topics"]) == ([3], 4, 1, [])
     decided = [*[("t", 0, 1), ("t", 1, 1), ("t", 2, 2)], *[("u", 0, 3), ("u", 1, 3), ("u", 2, 3), ("u@2", 0, 3)]]
     assert kept(spark, run) == decided
-    assert ran(spark, run, both)["loads"] == []
 
     put(spark, run, [*of("t", 3, [4]), *of("u", 4, [10])])
-    ran(spark, run, only_t)
+    bronze_to_silver.run(spark, run, only_t)
     done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, is_applied=True, reason="tried", by="ann")
-    ran(spark, run, only_t)
 
     before = [*[("t", offset) for offset in range(4)], ("u", 0), ("u", 1), ("u", 2), ("u@2", 0)]
     with_u = sorted([*before, ("u", 4)])

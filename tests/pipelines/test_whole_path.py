@@ -1,23 +1,16 @@
 """From a real topic to audited Gold, through the command line, as a scheduled job runs it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs import cli
 from jobs.demo.producer import incidents, names, produce
+from lakehouse.run.context import Run
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

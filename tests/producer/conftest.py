@@ -1,18 +1,12 @@
 """One broker for the senders of the kit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from tests.support.producing import Kit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
 
 
 @pytest.fixture

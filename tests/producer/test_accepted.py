@@ -1,21 +1,16 @@
 """The last position that Kafka accepted from a producer, whatever else is in the topic."""
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tidemark_producer import Given, Headers, Position, last_accepted
 
 from tests.support.kafka import Sent, delete_records, send, send_header_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.support.producing import Kit
+from tests.support.producing import Kit
 
 
 def accepted(

@@ -1,17 +1,11 @@
 """Senders that are killed while they send to a real broker, for each source of numbers."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.producing import RESUMING, in_row, kills, run_and_kill, start
+from tests.support.producing import RESUMING, Kit, in_row, kills, run_and_kill, start
 from tests.support.topics import accepted, twice_or_falling
-
-if TYPE_CHECKING:
-    from tests.support.producing import Kit
 
 pytestmark = pytest.mark.fault
 

@@ -1,7 +1,5 @@
 """The examples are killed while they run: each record is above the watermark once, in order."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -9,16 +7,12 @@ import runpy
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.environments import kept_environment
-from tests.support.producing import kill, kills, start
+from tests.support.producing import Kit, kill, kills, start
 from tests.support.topics import accepted
-
-if TYPE_CHECKING:
-    from tests.support.producing import Kit
 
 pytestmark = pytest.mark.fault
 

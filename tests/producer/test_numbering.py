@@ -1,12 +1,11 @@
 """Counters never give out a number twice, whenever they stop or are killed; given numbers have to rise."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,16 +21,12 @@ from tidemark_producer import (
     Position,
     SqlStore,
     StateLost,
+    Store,
     UnsafeSetting,
 )
 
 from tests.support.examples import examples
 from tests.support.producing import in_row, kill, kills, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tidemark_producer import Store
 
 LAST = 2**63 - 1
 

@@ -1,7 +1,5 @@
 """What a sender hands over to a real broker, also by the programs of the documents, and what it does when a delivery fails."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
@@ -9,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tidemark_producer
@@ -32,11 +30,8 @@ from tidemark_producer import (
     UnsafeSetting,
 )
 
-from tests.support.producing import start
+from tests.support.producing import Kit, start
 from tests.support.topics import twice_or_falling
-
-if TYPE_CHECKING:
-    from tests.support.producing import Kit
 
 ROOT = Path(__file__).parents[2]
 OUTBOX = [(1, "ann", "10.00"), (2, "bob", "25.00"), (3, "ann", "5.00")]

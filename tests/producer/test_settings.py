@@ -1,7 +1,5 @@
 """Settings that keep order are set, and what breaks it is refused with its reason."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,16 +1,12 @@
 """Senders with a `transactional.id`: Kafka shuts out older ones, and the count continues without a store."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import KafkaException
 from tidemark_producer import Counter, Given, InUse, Sender, Stopped, last_accepted
 
-if TYPE_CHECKING:
-    from tests.support.producing import Kit
+from tests.support.producing import Kit
 
 SECONDS = 30
 

@@ -1,23 +1,16 @@
 """Records of killed processes through `tidemark run`: each of them is in Silver and in Gold once."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from tidemark_producer import Counter, FileStore, Position, Sender
 
 from jobs import cli
-from tests.support.producing import RESUMING, in_row, run_and_kill, start
+from lakehouse.run.context import Run
+from tests.support.producing import RESUMING, Kit, in_row, run_and_kill, start
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.producing import Kit
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.fault]
 

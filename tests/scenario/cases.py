@@ -1,9 +1,9 @@
 """Every command over the scenario: how it is called, what it may end with, and why a state is left out."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import tidemark
 from jobs.process.output import plain
@@ -11,11 +11,6 @@ from lakehouse.escape import brief
 from tests.scenario.corpus import ERASED, FORGED, LATE
 from tests.scenario.corpus import TEXTS as NAMES
 from tests.scenario.lakehouse import ORDERS, TEXTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 TEXT, JSON, CSV, TABLE, PARQUET = "text", "json", "csv", "table", "parquet"
 BOTH = (TEXT, JSON)
@@ -26,7 +21,7 @@ NO_TABLE = "it reads no table"
 NO_LOG = "it reads Bronze's newest commits and Kafka, as plan does"
 ANOTHER = "only the record or filter differs from a case that has every state"
 APPLIED = "tests/pipelines/test_cleaned_log.py applies it over cleaned logs"
-NO_STORE = "it is Spark's work: tests/scenario/test_writes.py has it in S3, and applies it"
+NO_STORE = "it is Spark's work: tests/scenario/test_writes.py applies it in S3, or test_place.py"
 
 NOT_HERE = {
     "demo": "it makes its own lakehouse: tests/docs/test_quickstart.py",
@@ -162,7 +157,7 @@ LOOKS = [
     _of_spark("maintain", "--dry-run"),
     _of_spark("maintain", "--erase", "--key", ERASED.decode(), "--dry-run", codes=(0, 1)),
     _of_spark("verify", answer=lambda config, spark: tidemark.verify(config, spark=spark)),
-    _of_spark("verify", "--deep", s3=""),
+    _of_spark("verify", "--deep"),
     _of_spark("gate release", *DRY, codes=(0, 1)),
     _of_spark("gate reject", *DRY),
     _of_spark("restore", "--to", "1", *DRY),
@@ -192,6 +187,9 @@ WRITES: dict[str, tuple[str, ...]] = {
     "maintain": (),
 }
 """Every command that commits to tables of the scenario, each with something to do in it."""
+
+IN_S3 = ("restore", "rebuild", "run", "erase", "maintain")
+"""Those that take tables back, rewrite or remove files, and a run. A rebuild repeats each load, so a restore leaves it few."""
 
 WRITES_ELSEWHERE = {"topic accept": "a topic that was created again: test_writes.py has a lakehouse for it"}
 

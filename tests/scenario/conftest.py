@@ -1,13 +1,14 @@
 """The scenario, once for each test process: plain, with cleaned logs, and in S3."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.cli.commands import main
 from lakehouse.run.context import Run
 from tests.conftest import Events, reaching
@@ -15,13 +16,7 @@ from tests.scenario.lakehouse import Scenario, build, written
 from tests.support.cleaned import clean
 from tests.support.object_store import BUCKET, new_root, section, storage
 from tests.support.places import upload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
+from tests.support.planted import PLANTED
 
 MOST_CHARACTERS = 2_000_000
 """What a command may print over the scenario, whose longest name has 300,000 bytes."""
@@ -99,7 +94,9 @@ def tell(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
             assert sorted({each for each in text if not (each.isprintable() or each == "\n")}) == [], at
             assert len(text) < most, f"{at}: {len(text):,} characters"
             assert "Traceback" not in text, f"{at}: {text[-3_000:]}"
+            assert PLANTED not in text, at
             assert not any(line.startswith('{"event": "run.finished", "exit_code"') for line in text.splitlines()), at
+        assert of.shown(PLANTED) == [], at
         return said
 
     return run

@@ -1,7 +1,5 @@
 """What two hostile producers send: every text in every place, every malformed number, and each class of record."""
 
-from __future__ import annotations
-
 import json
 
 from tests.support.kafka import Sent

@@ -1,30 +1,26 @@
 """The scenario: a lakehouse made once from a hostile corpus by the pipeline itself, and copied as files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bronze.dev_broker.broker import create_topic
 from jobs.cli.commands import main
 from lakehouse.config.load import load
 from lakehouse.delta.stored_files import files_of
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.scenario import corpus
 from tests.support.kafka import send
+from tests.support.planted import MAILER, PROPERTIES, planted
 from tests.support.small_config import small_config
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from lakehouse.settings.pipeline import Settings
-
 TEXTS, ORDERS = "scenario-texts", "scenario-orders"
-FOLDER = "lakehouse"
+FOLDER, METRICS = "lakehouse", "tidemark.prom"
 _N_AT_MOST = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}
 _WHY = ["--reason", corpus.FORGED, "--by", corpus.FORGED]
 
@@ -56,10 +52,18 @@ class Scenario:
         """The folder of its tables, where they are in one."""
         return self.file.parent / FOLDER
 
-    def copy_to(self, folder: Path) -> Scenario:
+    def copy_to(self, folder: Path) -> "Scenario":
         """Copy the tables into another folder: Delta's paths are relative."""
         shutil.copytree(self.root, folder / FOLDER)
         return written(folder, {**self.config, "lakehouse": {"root": str(folder / FOLDER)}})
+
+    def shown(self, secret: str) -> list[str]:
+        """The files of runs that have a text: results, metrics, and what alerts keep."""
+        files = [
+            self.file.parent / METRICS,
+            *(file for name in ("_reports", "_watch") for file in (self.root / name).glob("*")),
+        ]
+        return [str(file) for file in files if file.is_file() and secret in file.read_text(encoding="utf-8")]
 
     def commits(self) -> dict[str, int]:
         """The last version of every table, shadows left out: those are what a rebuild shows."""
@@ -91,7 +95,7 @@ def build(servers: str, folder: Path) -> Scenario:
     create_topic(servers, ORDERS, 1)
     config = small_config(
         str(folder / FOLDER),
-        kafka={"bootstrap_servers": servers, "topics": [TEXTS, ORDERS]},
+        kafka={"bootstrap_servers": servers, "topics": [TEXTS, ORDERS], "properties": planted(PROPERTIES)},
         producer={"header": "producer"},
         value=corpus.VALUE,
         topics={TEXTS: {"value": {"undecodable": "accept"}}, ORDERS: {"epoch": {"header": "epoch"}}},
@@ -101,6 +105,7 @@ def build(servers: str, folder: Path) -> Scenario:
             "max_quarantined_share": 0.6,
             "topics": {ORDERS: {"max_jump": 50, "contiguous": True}},
         },
+        watch={"metrics_file": METRICS, "alerts": {"mail_command": planted(MAILER)}},
     )
     made = written(folder, config)
 

@@ -1,20 +1,14 @@
 """100,000 producers with hostile names: what lists them is bounded. The tables are written directly, without Spark."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.scenario.conftest import Said
 from tests.scenario.lakehouse import FOLDER, Scenario, written
 from tests.support.report_tables import Shape, write_lake
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.scenario.conftest import Said
 
 MANY = 100_000
 ALL_ROWS = ("sql", "SELECT producer FROM silver_watermarks", "--format")

@@ -1,25 +1,20 @@
 """The whole path, wherever the tables are: a real topic, every stage, and the commands that people use."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs import cli
 from lakehouse.delta.stored_files import files_of
+from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send, sequenced
-from tests.support.places import PLACE
+from tests.support.places import PLACE, Place
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.table import Lakehouse
-    from tests.support.places import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.everywhere]
 
@@ -59,7 +54,7 @@ def ran(config: Path) -> Callable[..., None]:
 
 
 def test_a_topic_reaches_gold_and_every_command_works(
-    spark: object,
+    spark: SparkSession,
     broker: LocalBroker,
     name: str,
     config: Path,
@@ -69,7 +64,6 @@ def test_a_topic_reaches_gold_and_every_command_works(
     asked: Callable[..., Any],
 ) -> None:
     """Two loads, in which 2 is resent and 4 is late. Before them there is nothing to see, and that is no error."""
-    assert spark
     ran("status", "topic list")
     send(broker.bootstrap_servers, name, sequenced(1, 2, 3, 2, 5))
     ran("run")
@@ -96,6 +90,8 @@ def test_a_topic_reaches_gold_and_every_command_works(
         assert not any(file.startswith("_shadow/") for file in files.sizes())
         files.remove(next(file for file in files.sizes() if file.startswith("bronze_records/part-")))
         assert cli.main(["verify", "--config", str(config)]) == 1
+    if IN_CATALOG:
+        assert spark.sql(f"SHOW TABLES IN {lakehouse.schema} LIKE '_shadow*'").isEmpty()
 
 
 def read(lakehouse: Lakehouse, folder: str, file: str) -> str:

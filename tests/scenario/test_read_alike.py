@@ -1,13 +1,14 @@
 """Spark, DuckDB's Delta extension and delta-rs read the scenario alike: its tables, its views, the queries of the page."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
 
 from jobs.readers import database, in_spark
 from lakehouse.contracts import views
@@ -16,16 +17,8 @@ from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.docs.command_lines import ROOT
-from tests.scenario.lakehouse import ORDERS
+from tests.scenario.lakehouse import ORDERS, Scenario
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from tests.scenario.lakehouse import Scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

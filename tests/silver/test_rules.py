@@ -1,7 +1,5 @@
 """The rules: what a config and a claim make of the policies."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

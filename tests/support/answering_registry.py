@@ -1,20 +1,16 @@
 """A server that answers as a schema registry does, with what a test gives it: also what no real one would say."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
 import ssl
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 class _Registry(Handler):

@@ -4,21 +4,16 @@ It is fetched once from Maven Central by the Ivy that pyspark ships, at a pinned
 cache folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.request import urlopen
 
 from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from tests.support.served import kept_program, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = "2.6.13.Final"
 

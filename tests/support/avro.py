@@ -1,7 +1,5 @@
 """Schemas of Avro in a line, and values written and read by them."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

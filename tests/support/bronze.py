@@ -1,27 +1,20 @@
 """Bronze tables for tests: records as a test writes them, put where Kafka's would be."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bronze.records import bronze_records, with_extracted
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
@@ -39,7 +32,7 @@ class Record:
     timestamp: datetime | None = _AT
 
     @classmethod
-    def of(cls, offset: int, sequence: object, *, partition: int = 0, producer: object = None, epoch: object = None) -> Record:
+    def of(cls, offset: int, sequence: object, *, partition: int = 0, producer: object = None, epoch: object = None) -> Self:
         """A record whose headers hold sequence, producer and epoch; those that are None are left out."""
         named = (("seq", sequence), ("producer", producer), ("epoch", epoch))
         headers = tuple((name, str(value).encode()) for name, value in named if value is not None)

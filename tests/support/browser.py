@@ -1,20 +1,13 @@
 """A real browser: the machine's own Chromium, driven by Playwright. Nothing is downloaded."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "No Chromium on the path: apt install chromium, or name one with TIDEMARK_CHROMIUM=/path/to/chromium."

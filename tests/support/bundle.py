@@ -1,7 +1,5 @@
 """The Databricks bundle as its files say it: resources, the jobs among them, and the dashboard."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

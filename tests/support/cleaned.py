@@ -1,16 +1,13 @@
 """Tables as they are long after: the files of their logs are old, and Delta has cleaned away what its retention lets go."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
-    from lakehouse.run.context import Run
+from lakehouse.run.context import Run
 
 _SECONDS = 60 * 24 * 3600  # twice what Delta keeps a log for, where nothing else is said
 

@@ -1,23 +1,18 @@
 """What is read of values, many of them in one Spark job: their payloads, their keys, and the reason where there is none."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.extract.columns import extract
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.written import Written
 from lakehouse.spark import frames, value_formats
 from silver.extract.payload import decoded
 from silver.rules import Payload, Rules
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.extract.written import Written
 
 WRONG = "value_not_of_schema"
 

@@ -4,18 +4,13 @@ Each is made once, at pinned versions, in the cache folder. Nothing in it but it
 place where it was made.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig
 import venv
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.support.served import kept_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:

@@ -1,7 +1,5 @@
 """Strategies over bytes: what a producer may put into a header or a value, mostly near to what is right."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 SCHEMA = (

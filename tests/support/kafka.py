@@ -1,19 +1,14 @@
 """Real producers and the administration of a real broker, as short as a test wants them."""
 
-from __future__ import annotations
-
 import ctypes
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import confluent_kafka
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _SECONDS = 30
 _IN_FLIGHT = 10_000

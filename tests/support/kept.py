@@ -4,13 +4,12 @@
 table that was written before, a query, a dashboard, a script. `CHANGELOG.md` says so, and what to do.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
@@ -31,9 +30,6 @@ from silver.rules import Payload, Policy, Rules
 from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
 from tests.docs.reference import leaves
 from tidemark import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILE = Path(__file__).parents[1] / "kept.yml"
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")

@@ -1,16 +1,11 @@
 """Kafka logs that are drawn: odd producers, extreme numbers, records sent again, changed or read twice, cut into loads."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
 from tests.support.reference import Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 LARGEST = 2**63 - 1
 ALIKE: tuple[tuple[str | None, ...], ...] = (
@@ -41,7 +36,7 @@ class Log:
     loads: tuple[tuple[Seen, ...], ...]  # the records of each load
     twice: frozenset[int]  # offsets that Bronze read a second time, in the same load
 
-    def of(self, topic: str) -> Log:
+    def of(self, topic: str) -> "Log":
         return Log(tuple(tuple(replace(record, topic=topic) for record in load) for load in self.loads), self.twice)
 
     def arrivals(self, load: int) -> list[Seen]:

@@ -3,8 +3,6 @@
 SeaweedFS for S3 is a Python package; the stores of Azure's and Google's protocols are programs in the cache folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -13,18 +11,16 @@ import secrets
 import socket
 import subprocess
 import sysconfig
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bronze.dev_broker.process import HOST, free_port
 from lakehouse.storage.azure import AzureStorage
 from lakehouse.storage.google import GoogleStorage
 from lakehouse.storage.s3 import S3Storage
 from tests.support.served import PATIENCE_SECONDS, Handler, kept_program, listening, served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 BUCKET = "lake"
 AZURITE, FAKE_GCS = "3.35.0", "v1.56.1"

@@ -5,31 +5,26 @@ there; TESTS_PLACE=azure, google and metastore-s3 likewise. Otherwise tables are
 `everywhere` in a folder and in S3.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyarrow.fs import FileSystem
+from pyspark.sql import SparkSession
 
 from lakehouse.spark.session import FILE_MANAGER
 from lakehouse.storage.s3 import S3Storage
+from lakehouse.storage.store import Storage
 from lakehouse.table import Lakehouse
 from lakehouse.uri import path_in_store
 from tests.support.object_store import BUCKET, azurite, fake_gcs, object_store, section, storage
 from tests.support.spark_servers import metastore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pyarrow.fs import FileSystem
-    from pyspark.sql import SparkSession
-
-    from lakehouse.storage.store import Storage
 
 PLACE = os.environ.get("TESTS_PLACE", "folder")
 PLACES = (PLACE,) if PLACE != "folder" else ("folder", "s3")

@@ -1,26 +1,20 @@
 """Lakehouses that tests start from. A process builds each history once; a test gets a copy of its files."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-
-    History = Callable[[SparkSession, Run], object]
-    """Builds the tables of a lakehouse that is empty before."""
+History = Callable[[SparkSession, Run], object]
+"""Builds the tables of a lakehouse that is empty before."""
 
 
 @dataclass(frozen=True)

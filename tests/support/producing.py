@@ -1,7 +1,5 @@
 """Senders of the producer kit, in the test and in processes that a test may kill at any moment."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -10,18 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidemark_producer import Counter, FileStore, Sender, SqlStore
+from tidemark_producer import Counter, FileStore, Numbers, Sender, SqlStore
 
 from tests.support.examples import examples
 from tests.support.topics import Found, records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tidemark_producer import Numbers
 
 TABLE = (
     "CREATE TABLE IF NOT EXISTS tidemark_producers "

@@ -1,7 +1,5 @@
 """Schemas of Protobuf from their text, and values of them by Google's own library."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

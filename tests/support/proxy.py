@@ -1,15 +1,11 @@
 """A TCP proxy that cuts, delays and holds up connections."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Self
+from asyncio import Queue, StreamReader, StreamWriter
+from typing import Self
 
-if TYPE_CHECKING:
-    from asyncio import Queue, StreamReader, StreamWriter
-
-    Connection = tuple[StreamWriter, StreamWriter]
+Connection = tuple[StreamWriter, StreamWriter]
 
 _HOST = "127.0.0.1"
 _CHUNK = 65_536

@@ -17,8 +17,6 @@ In both first runs of Kafka, the log starts with a jump backward to a number not
 jump forward before it is missing in the log, and in the CSV. The one that fits the rest is in `unlogged`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import NamedTuple

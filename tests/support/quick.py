@@ -1,14 +1,9 @@
 """JVMs of seconds, and queries over a few rows. What a test waits for most is that code is compiled."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lakehouse.machine.java import FIRST_COMPILER
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",

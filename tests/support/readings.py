@@ -1,18 +1,14 @@
 """What an extractor reads from a record, told literally and without Spark: the reference that fuzzing compares with."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from lakehouse.extract.sources import Source
+from silver.rules import Payload
 
-    from lakehouse.extract.sources import Source
-    from silver.rules import Payload
-
-    Headers = Sequence[tuple[str, bytes | None]] | None
+Headers = Sequence[tuple[str, bytes | None]] | None
 
 _MOST_BYTES = 1_024
 _LARGEST = 2**63 - 1
@@ -111,10 +107,7 @@ def _at_key(value: bytes, key: str) -> bytes | None:
         raise ValueError(text)
 
     decoder = json.JSONDecoder(
-        object_pairs_hook=once,
-        parse_int=told,
-        parse_float=lambda text: told(text) and "no",
-        parse_constant=unknown,
+        object_pairs_hook=once, parse_int=told, parse_float=lambda text: told(text) and "no", parse_constant=unknown
     )
     try:
         text = value.decode().strip(" \t\r\n")

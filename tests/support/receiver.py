@@ -1,16 +1,12 @@
 """A real HTTP server that takes what a webhook is sent."""
 
-from __future__ import annotations
-
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECRET = "hunter2"  # what the address holds that nobody may be shown
 

@@ -1,14 +1,10 @@
-"""The sequential reference: the rule of DESIGN section 1, read literally, one record after another."""
+"""The sequential reference: the rule of docs/rule.md, read literally, one record after another."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from silver.rules import Late, Undecodable
+from silver.rules import Late, Undecodable
 
 Stream = tuple[str, int, str | None]
 Place = tuple[str, int, int]
@@ -65,7 +61,7 @@ class Reference:
         spans = ((stream, epoch, range(first, last + 1)) for stream, epoch, first, last in self.gaps)
         return {(stream, epoch, number) for stream, epoch, numbers in spans for number in numbers} - self._kept.keys()
 
-    def take(self, records: Iterable[Seen]) -> Reference:
+    def take(self, records: Iterable[Seen]) -> "Reference":
         """Decide further records of a Kafka log, each once, in offset order."""
         for record in sorted(records, key=lambda record: record.offset):
             kind = self.classes[record.place] = self._class_of(record)

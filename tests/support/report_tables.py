@@ -1,12 +1,11 @@
 """Tables for reports, written with delta-rs: many streams over many loads, no pipeline. The counts are made up, and add up."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +17,6 @@ from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.spark.frames import arrow_schema
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOSTILE = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>\u2028</script><!--"

@@ -1,18 +1,12 @@
 """Commits of a Delta table in a store that meet a rival's, put in just before."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
 
 from lakehouse.delta.errors import SPARK_ERRORS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from tests.support.object_store import Interference, Request
+from tests.support.object_store import Interference, Request
 
 
 def append(spark: SparkSession, table: str, number: int) -> None:

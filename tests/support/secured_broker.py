@@ -1,11 +1,10 @@
 """A real broker as companies run them: TLS, a login by SCRAM-SHA-512, and rights that are given one by one."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType  # type: ignore[attr-defined] # not in its stubs
@@ -14,13 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from bronze.dev_broker import process
 from bronze.dev_broker.process import HOST, free_port, launch_node
 from lakehouse.machine.java import java_executable
-from tests.support.kafka import produce
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tests.support.kafka import Sent
+from tests.support.kafka import Sent, produce
 
 ADMIN, READER = "admin", "reader"
 PASSWORDS = {ADMIN: "of the administrator", READER: 'hunter2 "; x=1 \\'}

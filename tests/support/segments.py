@@ -1,14 +1,9 @@
 """The rows of `silver.model.SEGMENT` as segments, to be compared with those of the fold."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import pyarrow as pa
 
 from lakehouse.contracts.silver import stream_of
 from silver.model import SPAN, Segment
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def segments_of(found: pa.Table) -> list[Segment]:

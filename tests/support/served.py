@@ -1,23 +1,19 @@
 """Servers that a test process starts for itself, and stops; and the programs of servers that no Python package brings."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bronze.dev_broker.process import HOST
 from lakehouse.machine import jars
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PATIENCE_SECONDS = 60
 _START_SECONDS = 600  # on a machine that other tests fill, a registry in Java takes more than one minute

@@ -1,22 +1,16 @@
 """Silver tables for tests, made by real loads from Bronze records with a JSON value."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Payload, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 RULES = Rules(Source("header", "seq"), payload=Payload("json", "id STRING, n BIGINT"))
 

@@ -1,17 +1,12 @@
 """Literal rows of Silver's tables: loads of ten records of stream t/0, seven of them accepted, three duplicates."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from lakehouse.contracts.silver import CLASSES
+from lakehouse.run.findings import Violation
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lakehouse.run.findings import Violation
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 STREAM = {"topic": "t", "partition": 0, "producer": None}
 

@@ -1,17 +1,12 @@
 """The smallest config that is in order, as a file or as settings."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakehouse.run.context import Run
 
 
 def small_config(root: str, **more: Any) -> dict[str, Any]:
@@ -31,10 +26,12 @@ def write_config(folder: Path, *, root: str, **more: Any) -> Path:
     return file
 
 
-def settings_of(run: Run, *, topics: Sequence[str] = ("t",), **more: Any) -> Settings:
-    """The settings of a test's run over some topics; further keys as given."""
+def settings_of(run: Run, *, topics: Sequence[str] = ("t",), own: Mapping[str, Any] | None = None, **more: Any) -> Settings:
+    """The settings of a test's run over some topics, `own` by topic; further keys as given."""
     kafka = {"bootstrap_servers": "localhost:9092", "topics": list(topics)}
     config = small_config(str(run.lakehouse.root), pipeline=run.pipeline, kafka=kafka, **more)
+    if own is not None:
+        config["topics"] = own
     if run.lakehouse.schema is not None:
         names = ("catalog", "schema", "volume", "metastore")
         config["lakehouse"] = {name: getattr(run.lakehouse, name) for name in names}

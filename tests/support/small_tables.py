@@ -1,18 +1,13 @@
 """Small Delta tables in their contracts' columns, written with delta-rs: no JVM. Columns that a test does not name are null."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from lakehouse.contracts.contract import Contract
 from lakehouse.spark.frames import arrow_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakehouse.contracts.contract import Contract
 
 
 def write_rows(root: Path, contract: Contract, rows: list[dict[str, Any]]) -> None:

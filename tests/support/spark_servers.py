@@ -1,15 +1,13 @@
 """Servers from the jars that Spark brings, on free loopback ports: Connect, Thrift, a standalone cluster, a Hive Metastore."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -18,13 +16,9 @@ from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from lakehouse.spark import session
+from lakehouse.storage.store import Storage
 from tests.support.quick import QUICK
 from tests.support.served import served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lakehouse.storage.store import Storage
 
 HOME = Path(pyspark.__file__).parent
 

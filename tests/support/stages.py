@@ -1,23 +1,18 @@
 """The pipeline's stages over Bronze tables that a test wrote: what a run does, without a broker."""
 
-from __future__ import annotations
+from collections.abc import Iterable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.verify import run as verify
 from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
 
 
 class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours

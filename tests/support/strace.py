@@ -1,7 +1,5 @@
 """strace beside a process: nothing else stops at a system call, delays it or lets it fail."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

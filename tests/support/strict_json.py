@@ -1,17 +1,13 @@
 """JSON texts, drawn at random, and what a strict reader in Python takes from them: the reference for the decoding of JSON."""
 
-from __future__ import annotations
-
 import json
+import random
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 from struct import pack, unpack
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
+from typing import Any
 
 WRONG = "value_not_of_schema"
 NOT_UTF8 = "value_not_utf8"

@@ -1,7 +1,5 @@
 """What a topic holds, read back by a consumer of its own."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from typing import Any, NamedTuple, cast

@@ -1,14 +1,9 @@
 """A search of every file under a folder, unpacked, for some bytes."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import duckdb
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def files_with(root: Path, text: bytes) -> list[str]:

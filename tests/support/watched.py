@@ -1,21 +1,16 @@
 """A pipeline as those who watch it see it: tables that delta-rs wrote, and a run that only tells how it went."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS
+from lakehouse.errors import TidemarkError
+from pipelines.job import Job
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakehouse.errors import TidemarkError
-    from pipelines.job import Job
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 _COUNTS = {"accepted": 90, "duplicate": 7, "late": 2, "invalid": 1}

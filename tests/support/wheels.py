@@ -1,7 +1,5 @@
 """The wheels of this checkout, each built once for a test process, offline."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,17 +1,13 @@
 """A stand-in for a Databricks workspace, on loopback: empty, and asked only what validating and planning a bundle ask."""
 
-from __future__ import annotations
-
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WAREHOUSE = {"id": "warehouse-1", "name": "Serverless Starter Warehouse", "state": "STOPPED"}
 _ANSWERS: dict[tuple[str, str], dict[str, Any]] = {

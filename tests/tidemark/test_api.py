@@ -1,13 +1,12 @@
 """The functions as a caller meets them, as far as no Spark is needed; what they return is in `tests/scenario`."""
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from lakehouse import errors
 from lakehouse.contracts.silver import CLASSES
 from tests.support.small_config import small_config
 from tidemark import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOTHING = small_config("lakehouse")
 

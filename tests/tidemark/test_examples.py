@@ -1,31 +1,25 @@
 """Programs of users: the examples of docs/python.md, and sessions that a caller started."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 import tidemark
+from bronze.dev_broker.broker import LocalBroker
 from lakehouse.machine import jars
 from lakehouse.machine.storage_jar import storage_jar
 from tests.support.environments import kept_environment
 from tests.support.kafka import send, sequenced
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
 
 # A JVM that is started after the session's starts quickly.
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e, pytest.mark.usefixtures("spark")]

@@ -1,7 +1,5 @@
 """Our packages are found beside `tidemark`, in processes that hold others of the same names."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

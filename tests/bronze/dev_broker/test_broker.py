@@ -1,10 +1,9 @@
 """The local broker, really started."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -15,10 +14,6 @@ from jobs.cli.commands import main
 from lakehouse.errors import SourceError, ToolError
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

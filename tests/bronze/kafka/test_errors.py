@@ -1,7 +1,5 @@
 """What Spark's Kafka source says when it fails, word for word as it was seen, and what a person is told."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import PySparkException
 

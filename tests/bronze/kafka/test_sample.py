@@ -1,20 +1,14 @@
 """A sample of real topics: which records it has, and what it says of those that it has not."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.kafka import sample
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, delete_records, send, send_header_name, send_transaction, sequenced
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
-
-    Topic = Callable[..., str]
+Topic = Callable[..., str]
 
 
 def test_a_sample_has_the_beginning_and_the_end_of_each_partition_and_says_what_it_leaves_out(

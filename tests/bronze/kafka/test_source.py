@@ -1,7 +1,5 @@
 """What Spark's source and librdkafka are given of the config, and the look whether a broker answers."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

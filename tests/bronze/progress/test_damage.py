@@ -1,7 +1,5 @@
 """Which checkpoints a query must not continue with, as a table."""
 
-from __future__ import annotations
-
 import pytest
 
 from bronze.progress.checkpoint import Checkpoint

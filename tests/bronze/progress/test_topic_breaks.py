@@ -1,23 +1,24 @@
 """A topic that breaks, on a real broker: created anew, its records expired, its partitions added, its checkpoint damaged."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
+from pyspark.sql import Row, SparkSession
 
-from bronze.dev_broker.broker import create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from bronze.progress import checkpoint, topic_registry
 from jobs.readers import topics
 from lakehouse.delta import tables
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
-from lakehouse.settings.pipeline import Settings
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from pipelines import medallion
 from pipelines.job import Job
@@ -25,15 +26,6 @@ from silver.state.request import Request, Wanted
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Row, SparkSession
-
-    from bronze.dev_broker.broker import LocalBroker
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Kafka
 
 
 def job_of(spark: SparkSession, run: Run, broker: LocalBroker, *topics: str, **more: Any) -> Job:

@@ -3,13 +3,12 @@
 Its jars are fetched once into the cache folder, at a pinned version.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import requests
 
@@ -19,9 +18,6 @@ from lakehouse.machine.java import java_executable
 from tests.chaos.cluster import SESSION_SECONDS, Node, wait_for
 from tests.support.proxy import Proxy
 from tests.support.served import kept_program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION = "4.0.7"
 BROKERS = 2

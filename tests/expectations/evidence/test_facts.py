@@ -1,19 +1,12 @@
 """The facts pass over literal rows."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from chispa import assert_df_equality
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from expectations.evidence import facts, facts_by_island, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _SILVER = """topic string, partition int, producer string, epoch bigint, sequence bigint, offset bigint, load_seq bigint,
     arrival string, value binary, payload struct<id:string>"""

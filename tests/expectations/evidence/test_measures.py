@@ -1,17 +1,15 @@
 """Silver's and Bronze's counts held against the ledger and the watermarks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.evidence.measures import load_facts, stream_facts
-from expectations.evidence.model import BronzeCounts, Evidence, by_load
+from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
@@ -19,9 +17,6 @@ from lakehouse.contracts.silver import STREAM
 from lakehouse.extract.sources import Source
 from silver.rules import Policy, Rules
 from tests.support import silver_rows
-
-if TYPE_CHECKING:
-    from expectations.evidence.model import Row
 
 
 def claim(load_seq: int = 1, **named: Any) -> Row:

@@ -1,11 +1,11 @@
 """Great Expectations itself: what it makes of checks and refuses, and the columns it gets. The import takes seconds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
 
 from expectations.checks import Check, Subject, build
 from expectations.gx import engine
@@ -13,11 +13,6 @@ from expectations.gx.arguments import kind_of, unlike
 from expectations.gx.flatten import flatten
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Gate
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def at_most(name: str, column: str, limit: float, severity: str = "critical") -> Check:

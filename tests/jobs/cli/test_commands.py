@@ -1,7 +1,5 @@
 """The command line in this process: what it prints, and what it ends with."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -12,7 +10,9 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -32,14 +32,9 @@ from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
 from tests.docs.reference import leaves
+from tests.jobs.conftest import RunCommand
 from tests.support.small_config import write_config
 from tests.support.watched import Medallion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.jobs.conftest import RunCommand
 
 NOTHING: Any = None
 

@@ -1,11 +1,11 @@
 """The key of an erasure, from where it is named; and the ledger's hash of it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from jobs.cli.requests import named_key
 from lakehouse.contracts.bronze import BRONZE
@@ -15,11 +15,6 @@ from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_
 from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.table import TABLE_NAMES, statistics
 from silver.state.request import Erase, Request
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_a_key_comes_from_a_file_or_stdin_without_its_last_newline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

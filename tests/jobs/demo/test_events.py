@@ -1,23 +1,16 @@
 """The demo's input: its truth agrees with the rule applied record by record, and it arrives as planned."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tidemark_producer import Headers
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
 from jobs.demo.producer import expected, incidents, names, produce, produce_numbered, sequence_of
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
-from tests.support.topics import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
 
 
 def number(record: Outgoing) -> int | None:
@@ -63,19 +56,6 @@ def test_the_incidents_are_those_of_the_article_and_a_name_stays_on_one_partitio
     sent = names()
     assert (len(sent), len({record.value for record in sent})) == (17, 12)
     assert len({(record.key, record.partition) for record in sent}) == len({record.key for record in sent})
-
-
-@pytest.mark.kafka
-def test_what_arrives_of_producers_that_crash_is_the_plan_record_by_record(
-    broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name, sent = topic(2), list(events(plan_events(1_000, partitions=2)))
-    assert produce_numbered(broker.bootstrap_servers, name, sent, sequence_of, Headers(None, None, "seq")) == 1_000
-    arrived = records_of(broker.bootstrap_servers, name)
-    for partition in range(2):
-        planned = [(each.key, each.value, each.headers) for each in sent if each.partition == partition]
-        found = [each for each in arrived if each.partition == partition]
-        assert [(each.key, each.value, each.headers) for each in found] == planned
 
 
 @pytest.mark.kafka

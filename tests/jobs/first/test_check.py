@@ -1,31 +1,26 @@
 """`tidemark check` on real topics: a line for everything that a run needs, and what to do where it is missing."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
 from jobs.first import check
 from lakehouse.contracts.bronze import OWNER
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.table import Lakehouse
+from tests.jobs.conftest import RunCommand
 from tests.lakehouse.delta.test_root_check import table
 from tests.support.avro import record, written
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import write_config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
-    from tests.jobs.conftest import RunCommand
-
-    Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
+Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 
 pytestmark = pytest.mark.kafka
 
@@ -67,6 +62,23 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     }
     assert all(found[name]["ok"] for name in (*KAFKA, "config", "Java", "pyspark"))
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
+
+
+def test_json_that_is_no_object_is_named_with_what_it_is(
+    broker: LocalBroker, topic: Callable[..., str], checked: Check
+) -> None:
+    name = topic()
+    faults = {
+        b'\xef\xbb\xbf{"seq": 1}': "it begins with a byte order mark",
+        b'{"seq": 1, "n": ' + b"9" * 1001 + b"}": "it has a number of more than 1,000 digits",
+        b'[{"seq": 1}]': "a list",
+        b'"{\\"seq\\": 1}"': "text that holds JSON",
+    }
+    send(broker.bootstrap_servers, name, [Sent(value) for value in faults for _ in range(10)])
+    code, found = checked(name, sequence={"json": "$.seq"}, value={"format": "json", "schema": "seq BIGINT"})
+    assert (code, found["sequence"]["ok"], found["values"]["ok"]) == (1, False, False)
+    assert "(of the first, the value: not one document of strict JSON: it begins with a byte" in found["sequence"]["observed"]
+    assert [why for why in faults.values() if f"10 no JSON object: {why}" not in found["values"]["observed"]] == []
 
 
 def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -> None:
@@ -119,6 +131,7 @@ def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(fill
     assert "sequence" in found["config sequenze"]["next_step"]
 
 
+@pytest.mark.usefixtures("spark")
 def test_tables_of_others_and_those_that_only_a_session_reaches_are_named(filled: str, checked: Check, tmp_path: Path) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
     table(lakehouse, "bronze_records", **{OWNER: "theirs"})
@@ -126,5 +139,7 @@ def test_tables_of_others_and_those_that_only_a_session_reaches_are_named(filled
     code, found = checked(filled)
     assert (code, found["tables"]["ok"]) == (1, False)
     assert "1 table of pipeline theirs, and tables that are not Tidemark's: strange" in found["tables"]["observed"]
+    assert "These tables are another pipeline's" in found["tables"]["observed"]
     code, found = checked(filled, lakehouse={"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"})
-    assert (code, "not looked at" in found["tables"]["observed"]) == (0, True)
+    assert (code, found["tables"]["ok"]) == (1, False)
+    assert "main.s: reached by a session. " in found["tables"]["observed"]

@@ -1,11 +1,10 @@
 """What a sample holds that could be a key, whatever its bytes are: what fits, and why the rest does not."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from bronze.kafka.sample import Sample, Sampled
 from jobs.first.candidates import MOST_NAMES, argument_of, find
 from jobs.first.config_text import Chosen, Parts, text
-from jobs.first.findings import Steps, expectations, judge, walk
+from jobs.first.findings import Finding, Steps, expectations, judge, walk
 from jobs.first.json_values import payload
 from lakehouse.config.load import parse
 from lakehouse.extract.sources import Source
@@ -22,11 +21,6 @@ from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from jobs.first.findings import Finding
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 6))
 ROWS = st.lists(st.tuples(st.integers(0, 1), NUMBERS, st.sampled_from([None, "a", "b"]), st.integers(0, 1), st.booleans()))

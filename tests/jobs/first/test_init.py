@@ -1,16 +1,15 @@
 """`tidemark init` on real topics: what it says, what it writes, and when it writes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.cli.commands import main
 from jobs.first.init import Asked, init
 from jobs.process.exit_codes import scrub_text
@@ -21,13 +20,8 @@ from tests.support.avro import record, written
 from tests.support.decodings import prefixed
 from tests.support.kafka import Sent, send, sequenced
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
-
-    Filled = Callable[..., str]
-    Begin = Callable[..., tuple[int, str, str]]
+Filled = Callable[..., str]
+Begin = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.kafka
 
@@ -247,6 +241,15 @@ def test_the_header_of_another_registry_is_named(filled: Filled, begin: Begin) -
     assert code == 0
     assert f"The values of {names[0]} begin with the header of AWS Glue's registry, which is not read." in out
     assert f"The values of {names[1]} begin with an id of eight bytes of a schema registry, which is not read." in out
+
+
+def test_json_that_is_no_object_is_named_with_what_it_is(filled: Filled, begin: Begin) -> None:
+    values = (b'\xef\xbb\xbf{"seq": %d}', b'[{"seq": %d}]')
+    names = [filled(*(Sent(value % n, headers=[("seq", b"%d" % n)]) for n in range(1, 13))) for value in values]
+    _, out, _ = begin(names[0], "--topic", names[1])
+    said = " ".join(out.split())
+    for name, fault in zip(names, ("it begins with a byte order mark", "a list"), strict=True):
+        assert f"12 of 12 values of {name} look like JSON, and no object is read from them: {fault}." in said
 
 
 def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(

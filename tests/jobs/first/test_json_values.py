@@ -1,7 +1,5 @@
 """The fields of a sample's JSON values: types that hold all of them without loss, and what is left out."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What a schema registry says of a sample: formats, fields, ids that it does not have; and the Avro values decoded by it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -53,8 +51,7 @@ OLD, NEW = record(seq="int", id="string", n="string"), record(amount=["null", "d
 
 def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     records = sample(
-        (7, written(OLD, {"seq": 1, "id": "a", "n": "x"})),
-        (9, written(NEW, {"amount": 1.5, "seq": 2, "id": "b", "n": 1.0})),
+        (7, written(OLD, {"seq": 1, "id": "a", "n": "x"})), (9, written(NEW, {"amount": 1.5, "seq": 2, "id": "b", "n": 1.0}))
     )
     found = looked({7: avro(OLD), 9: avro(NEW)}, records)
     assert found.formats == {"t": "avro"}

@@ -1,7 +1,5 @@
 """Whether tables are small, and which sessions go without the second compiler then."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

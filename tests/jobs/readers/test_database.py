@@ -1,12 +1,9 @@
 """SQL without Spark, over real Delta tables."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,12 +15,9 @@ from lakehouse.contracts.gold import gold_latest
 from lakehouse.contracts.silver import WATERMARKS, silver_records
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.table import Lakehouse
-from tests.jobs.conftest import rows
+from tests.jobs.conftest import RunCommand, rows
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from tests.jobs.conftest import RunCommand
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -1,7 +1,5 @@
 """How a gate run and a decision on it are told to people."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

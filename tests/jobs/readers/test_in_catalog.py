@@ -1,21 +1,15 @@
 """Readers of a catalog's tables, through a Spark session."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.readers import database
 from jobs.readers.status import status
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.watched import write_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

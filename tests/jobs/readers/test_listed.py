@@ -1,9 +1,7 @@
 """What lists streams and records has an end, however many there are and however long their names: it counts the rest."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,9 @@ from jobs.watch import alerts
 from jobs.watch.after_run import _LONGEST_DETAILS
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import shortened
+from tests.jobs.conftest import RunCommand
 from tests.support.report_tables import Shape, write_lake
 from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.jobs.conftest import RunCommand
 
 PRODUCERS = 1_200
 LONG = "x" * 1_024
@@ -73,16 +67,6 @@ def test_other_lists_say_how_much_they_leave_out(run_command: RunCommand, capsys
     text = capsys.readouterr().out
     assert "1,195 streams more; --limit 1200 shows all." in text
     assert len(json.dumps(found)) + len(text) < 50_000
-
-
-def test_a_report_and_a_query_as_a_table_show_the_beginning_of_a_name(run_command: RunCommand, tmp_path: Path) -> None:
-    query = "SELECT producer FROM silver_watermarks ORDER BY length(producer) DESC LIMIT 1"
-    out, _ = run_command("sql", "--format", "table", query)
-    assert "… (1,024 characters)" in out
-    assert len(out) < 5_000
-    assert LONG in run_command("sql", "--format", "csv", query)[0]
-    run_command("report", "--offline", "-o", str(tmp_path / "report.html"))
-    assert "x" * 1_000 not in (tmp_path / "report.html").read_text()
 
 
 def test_an_error_and_an_alert_are_cut_and_still_say_the_way_out() -> None:

@@ -1,10 +1,9 @@
 """What waits in quarantine, read without Spark."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +14,9 @@ from lakehouse.extract.sources import Source
 from lakehouse.table import Lakehouse
 from silver.rules import Rules
 from silver.state.request import Wanted
+from tests.jobs.conftest import RunCommand
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.jobs.conftest import RunCommand
 
 NOW = datetime.now(UTC)
 

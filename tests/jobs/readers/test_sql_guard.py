@@ -1,10 +1,7 @@
 """What `tidemark sql` refuses: every way to write, to read a file, or to reach out that DuckDB 1.5 has."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -14,12 +11,9 @@ from jobs.readers.database import run_query
 from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError
 from lakehouse.table import Lakehouse
-from tests.jobs.conftest import rows
+from tests.jobs.conftest import RunCommand, rows
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from tests.jobs.conftest import RunCommand
 
 REVIEWED, REFUSED = (Path(__file__).with_name(f"{name}.txt") for name in ("duckdb_functions", "refused_queries"))
 

@@ -1,10 +1,9 @@
 """What `tidemark status` reads out of the tables."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +13,9 @@ from lakehouse.contracts.gate import DECISIONS, RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.table import Lakehouse
+from tests.jobs.conftest import RunCommand
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.jobs.conftest import RunCommand
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 STREAM = {"topic": "incidents", "partition": 0}

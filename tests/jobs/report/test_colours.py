@@ -1,7 +1,5 @@
 """The report's colours: to be told from the page and from each other, also by those who see fewer of them."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path

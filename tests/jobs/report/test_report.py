@@ -1,14 +1,15 @@
 """What `tidemark report` counts and writes, over tables that delta-rs wrote. How it looks: `tests/browser`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.report import facts as report_facts
 from jobs.report.facts import ends, facts, last_runs
 from jobs.report.summary import tiles, verdict
@@ -19,12 +20,6 @@ from tests.jobs.conftest import rows
 from tests.support.kafka import Sent, send
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
 from tests.support.small_config import small_config, write_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
 
 SHAPE = Shape(loads=7)
 

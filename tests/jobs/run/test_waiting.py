@@ -1,25 +1,19 @@
 """Whether few records wait for a run: looked at before a session starts, and never waited for."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from deltalake import write_deltalake
 
+from bronze.dev_broker.broker import LocalBroker
 from jobs.run import waiting
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import GOLD_STREAM_HEALTH, SILVER_WATERMARKS
 from tests.support.small_config import small_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
 
 NO_BROKER = "127.0.0.1:1"
 

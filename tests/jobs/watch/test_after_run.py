@@ -1,13 +1,12 @@
 """What those who watch a pipeline are told after a run: metrics in a file and on a port, alerts, and a state in between."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,6 +17,7 @@ from jobs.process.context import load_settings
 from jobs.run.once import run_once
 from jobs.watch import after_run, metrics, state
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
+from lakehouse.settings.pipeline import Settings
 from pipelines import medallion as pipeline
 from pipelines.job import Job
 from tests.conftest import Events
@@ -25,12 +25,7 @@ from tests.support.receiver import SECRET, receiver
 from tests.support.small_config import write_config
 from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lakehouse.settings.pipeline import Settings
-
-    Ran = Callable[..., Events]
+Ran = Callable[..., Events]
 
 ROOT = Path(__file__).parents[3]
 WHOLE: dict[str, dict[str, Any]] = {

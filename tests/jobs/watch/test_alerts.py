@@ -1,11 +1,10 @@
 """When somebody is alerted, and that the words get there: by HTTP to a real server, and through a real program."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from jobs.watch.alerts import Alert, Finding
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError
 from lakehouse.settings.pipeline import Webhook
 from tests.support.receiver import SECRET, receiver
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -1,29 +1,23 @@
 """Commits in a local folder: of several writers of one version one succeeds, and the others are told."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import shutil
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE
 from lakehouse.protocol import bronze_owner
+from lakehouse.run.context import Run
 from tests.support import strace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

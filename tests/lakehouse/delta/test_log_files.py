@@ -1,10 +1,9 @@
 """The files of a Delta log: what is whole is replayed, what is damaged is named."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +11,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, old_files, read_log
 from lakehouse.delta.stored_files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 

@@ -1,10 +1,8 @@
 """Whose tables a root holds, and whether a second commit of one version is refused there: tried, in a folder and in a store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from lakehouse.contracts.bronze import OWNER
 from lakehouse.delta.root_check import ERRORS, Found, is_exclusive, look
 from lakehouse.table import Lakehouse
 from tests.support.object_store import before_store, new_root, storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:

@@ -1,13 +1,13 @@
 """Commits in S3: what another writer committed just before is not overwritten, and a lost answer costs nothing."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ToolError
@@ -15,15 +15,8 @@ from lakehouse.spark import safe_commits
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
-from tests.support.object_store import before_store, make_bucket, storage
+from tests.support.object_store import Interference, Request, before_store, make_bucket, storage
 from tests.support.rivals import acknowledged, append, merge, numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from tests.support.object_store import Interference, Request
 
 TIMES = examples(few=6, many=100)
 """How often each kind of commit meets a rival's."""

@@ -1,25 +1,19 @@
 """What small tables and their files are, looked up without Spark, is what Spark says; what cannot be read so is left to it."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.delta import local_files, maintenance, small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.table import Table
+from lakehouse.table import Table
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _LONG_AGO = 1_700_000_000

@@ -1,29 +1,21 @@
 """Commits in Azure and in Google's store: Delta's own log stores do not overwrite what another writer committed just before."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.storage.azure import AzureStorage
 from lakehouse.storage.google import GoogleStorage
+from lakehouse.table import Lakehouse
 from tests.support.examples import examples
-from tests.support.object_store import before_store
+from tests.support.object_store import Request, before_store
 from tests.support.places import PLACE
 from tests.support.rivals import acknowledged, append, merge, numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.table import Lakehouse
-    from tests.support.object_store import Request
 
 pytestmark = [pytest.mark.skipif(PLACE not in ("azure", "google"), reason="the session reaches them with TESTS_PLACE only")]
 

@@ -1,13 +1,12 @@
 """Every closed form of an extractor: what it reads, and what it says of what it cannot read. All cases are one Spark job."""
 
-from __future__ import annotations
-
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -16,11 +15,6 @@ from lakehouse.extract.columns import extract
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.decodings import extracted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +97,7 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
             *(b'{"seq": 5, "s": "it\'s"}', b'{"seq": 5, "s": "\\"seq\\": -0"}'),
         ],
         0: [b'{"seq": 0, "day": "2026-01-02"}'],
+        "missing": [b'[{"seq": 5}]', b'"{\\"seq\\": 5}"'],
         2: [b'{"old": {"seq": 1}, "seq": 2}', b'{"is": "seq", "seq": 2, "in": [{"seq": 3}]}'],
         "not_a_whole_number": [b'{"seq": 1e32000000}', b'{"seq": -0}', b'{"seq": -0, "s": "it\'s"}'],
         "too_long": [b'{"seq": "' + b"9" * 2_000 + b'"}'],
@@ -110,13 +105,8 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
             *(b"{'seq': 5}", b"{\"seq\": 5, 's': 1}", b'{"seq": 5} x', b'{"seq": 5}{"seq": 6}', b'{"seq": 5}, {"seq": 6}'),
             *(b'{"seq": 5}] {}', b'{"seq": 5}], {"a": [1}', b'{"seq": 5}\x00', b'{"seq": 5}],"v":[{"seq": 6}'),
             *(b'{"seq": 007}', b'{"seq": +5}', b'{"seq": NaN}', b'{"seq": 5,}', b'{"seq": 5', b'\xef\xbb\xbf{"seq": 5}'),
-            *(
-                b"[" * 100_000,
-                b'{"seq": 5, "s": "\x01"}',
-                b'{"seq": 5, "s": "\n"}',
-                b'{"seq": 5, "s": "\\ud800"}',
-                b'"{\\"seq\\": 5}',
-            ),
+            *(b"[" * 100_000, b'{"seq": 5, "s": "\x01"}', b'{"seq": 5, "s": "\n"}', b'{"seq": 5, "s": "\\ud800"}'),
+            b'"{\\"seq\\": 5}',
         ],
         "repeated": [
             *(b'{"seq": 5, "seq": 6}', b'{"seq": 5, "seq": 5}', b'{"seq": 5, "s\\u0065q": 6}'),
@@ -164,14 +154,8 @@ RECORDS: dict[Sources, dict[Any, list[Given]]] = {
         ("7", 0, 1, None): [b'{"p": 7}'],
         ("true", 0, 2, None): [b'{"p": true}'],
         (None, None, None, "producer_not_text"): [
-            *(
-                b'{"p": 10.50}',
-                b'{"p": 0.1234567890123456789}',
-                b'{"p": 1e2}',
-                b'{"p": 1e400}',
-                b'{"p": {"a": 1}}',
-                b'{"p": []}',
-            ),
+            *(b'{"p": 10.50}', b'{"p": 0.1234567890123456789}', b'{"p": 1e2}', b'{"p": 1e400}', b'{"p": {"a": 1}}'),
+            b'{"p": []}',
         ],
         (None, None, None, "producer_not_utf8"): [b'{"p": "\xff"}', b'{"p": "\xfe"}'],
         (None, None, None, "producer_not_a_whole_number"): [b'{"p": -0}'],

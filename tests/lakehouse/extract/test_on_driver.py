@@ -1,12 +1,11 @@
 """One record read without Spark: as Spark reads it, whatever its bytes are, and by the sources of its topic."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.extract import on_driver
@@ -15,9 +14,6 @@ from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

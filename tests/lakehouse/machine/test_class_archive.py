@@ -1,10 +1,8 @@
 """The archive of classes: made by a JVM that ends, used by the next, kept for one Java and one set of jars."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from lakehouse.errors import ToolError
 from lakehouse.machine import class_archive
 from lakehouse.machine.java import java_executable
 from lakehouse.spark import session
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # A JVM of Spark's scripts takes its options from there too.
 JVM = ["/bin/sh", "-c", 'exec "$0" $SPARK_SUBMIT_OPTS -version', str(java_executable())]

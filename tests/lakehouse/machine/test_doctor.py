@@ -1,8 +1,6 @@
 """Which Java is taken, and what `doctor` finds good and bad."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from lakehouse.errors import ToolError
 from lakehouse.machine import doctor, jars
 from lakehouse.machine.java import java_executable, java_version
 from tests.lakehouse.machine.test_jars import java_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,10 @@
 """The jar cache, with a `java` that is a script which fails, or delivers, in one chosen way; and the jar of our own in it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,10 +14,7 @@ from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine import jars, storage_jar
 from lakehouse.spark.session import open_session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Java = Callable[[str], Path]
+Java = Callable[[str], Path]
 
 DELIVER = """\
 while [ "$1" != -retrieve ]; do shift; done

@@ -1,11 +1,9 @@
 """What Tidemark writes beside the tables is for the user of the process alone, and under names that nobody can guess."""
 
-from __future__ import annotations
-
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from lakehouse.beside import LocalFolder
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,14 @@
 """A run that claimed a load and stood still while others took the tables back: it writes nothing more."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from expectations import gate
@@ -18,11 +18,12 @@ from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
 from lakehouse.protocol import swap_fence
+from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
-from pipelines.recover import rebuild, restore
+from pipelines.recover import restore
 from silver.load import planner as plan
 from silver.load import recover, steps
 from silver.requests import erase_key
@@ -30,21 +31,13 @@ from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.claim import shared_columns
-from silver.state.plan import nothing_of_bronze
+from silver.state.plan import Plan, nothing_of_bronze
 from silver.state.request import Erase, Request, Wanted
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
-    from silver.state.plan import Plan
 
 pytestmark = pytest.mark.spark
 
@@ -130,21 +123,6 @@ def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
     assert rows_of(spark, run, "silver_watermarks", "partition = 1") == 0
     done: dict[str, Any] = bronze_to_silver.run(spark, run, settings_of(run))
     assert (done["loads"], done["accepted"], done["duplicate"], done["late"] + done["collision"]) == ([5], 2, 1, 1)
-    require_sound(spark, run)
-
-
-def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSession, run: Run) -> None:
-    stale = claimed(spark, run, RELEASE)
-    settings = settings_of(run)
-    done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="tried", by="ann")
-    before = (kept(spark, run), waiting(spark, run))
-
-    with pytest.raises(UndoneError):
-        steps.carry_out(spark, run, stale)
-
-    changes = [(row["before"], row["after"], row["records"]) for row in done["changes"]]
-    assert (done["repeated"], changes) == (1, [("late, held", "late, kept", 1)])
-    assert (kept(spark, run), waiting(spark, run)) == before
     require_sound(spark, run)
 
 

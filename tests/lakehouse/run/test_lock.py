@@ -1,20 +1,15 @@
 """One writer on a local root."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lakehouse.errors import AnotherWriterError
 from lakehouse.run.lock import locked
 from lakehouse.table import Lakehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLDER = """
 import sys, time

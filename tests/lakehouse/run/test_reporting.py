@@ -1,7 +1,5 @@
 """Who follows a run is told everything but secrets."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

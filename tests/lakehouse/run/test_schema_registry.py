@@ -1,11 +1,9 @@
 """A schema registry: how often it is asked and what is said where it refuses; and what its schemas of Protobuf become."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +15,6 @@ from lakehouse.settings.protobuf_schema import read
 from lakehouse.settings.registry import Registry
 from tests.support.answering_registry import guarded
 from tests.support.avro import record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WHO = 'syntax = "proto3"; package shop; import "google/protobuf/any.proto"; message Who { google.protobuf.Any a = 1; }'
 ORDER = 'syntax = "proto3"; package shop; import "a/who.proto"; message Order { Who by = 1; message In {} }'

@@ -1,7 +1,5 @@
 """Schemas of Avro: which there are no values of that could be decoded safely, and which fields hold what was written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The schema of a payload, read without Spark: what is accepted, and what is refused before anything starts."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

@@ -49,21 +49,6 @@ def test_the_schema_of_avro_values_may_be_in_a_file(tmp_path: Path) -> None:
         ValueFormat.model_validate(given, context={"folder": tmp_path})
 
 
-def test_a_topic_has_the_policies_that_it_names_and_the_others_of_all_topics() -> None:
-    own = {"a": {"late": "accept"}, "b": {"max_jump": None, "late": None}, "c": {"max_quarantined_share": 0.2}, "d": {}}
-    given = {"late": "drop", "max_jump": 100, "max_quarantined_share": 0.2, "topics": own}
-
-    policies = Policies.model_validate(given)
-
-    assert {topic: (own.late, own.max_jump, own.max_quarantined_share) for topic, own in policies.topics.items()} == {
-        "a": ("accept", 100, 0.2),
-        "b": ("drop", None, 0.2),
-        "c": ("drop", 100, 0.2),
-        "d": ("drop", 100, 0.2),
-    }
-    assert policies.topic_shares == {"c": 0.2}
-
-
 @pytest.mark.parametrize(
     ("given", "argument", "described"),
     [

@@ -1,9 +1,7 @@
 """Schemas of Protobuf: which descriptor sets values are decoded by, and which fields hold what was written."""
 
-from __future__ import annotations
-
 import base64
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
@@ -15,9 +13,6 @@ from lakehouse.settings.payload_schema import Type, parse
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.settings.protobuf_schema import ProtobufSchemaError, misfit, misfits
 from tests.support.protobuf import described, field
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALL = """
 syntax = "proto3";

@@ -1,10 +1,8 @@
 """Topics that are read otherwise: what each has of its own, what it takes from the top, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -12,9 +10,7 @@ import yaml
 from lakehouse.config import load as configs
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.extract.sources import Source, Sources
-
-if TYPE_CHECKING:
-    from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.pipeline import Settings
 
 BASE: dict[str, Any] = {
     "pipeline": "shop",

@@ -1,7 +1,5 @@
 """Spark's own log, as `lakehouse/spark/log4j2.properties` writes it on standard error."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.spark import progress
 from tests.conftest import Events
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

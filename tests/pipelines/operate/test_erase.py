@@ -1,13 +1,14 @@
 """Erasing the records of a key, over real tables: what goes, what stays, until no file has it, and everything still holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from gold import undo
 from gold.publish import publish
@@ -16,6 +17,8 @@ from lakehouse import table
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import maintenance, silver_to_gold
 from pipelines.operate import erasure, requests
 from pipelines.recover import shadows
@@ -26,15 +29,6 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, loaded, published, require_sound, stop
 from tests.support.unpacked import files_with
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 

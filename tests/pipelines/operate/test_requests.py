@@ -1,32 +1,25 @@
 """What a person decides, over real tables: released and discarded records, and watermarks that are reset."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError, UsageError
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines.operate import requests
 from silver.load import steps as load
 from silver.rules import Rules
 from silver.state.request import Kind, Request, Reset, Wanted
 from tests.support.bronze import Record, put
-from tests.support.prepared import empty
+from tests.support.prepared import History, empty
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 

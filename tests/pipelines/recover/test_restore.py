@@ -1,27 +1,21 @@
 """All tables back to one load, whatever state they are in; the pipeline goes on from there and loses and repeats nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
+from lakehouse.run.context import Run
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
+from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 

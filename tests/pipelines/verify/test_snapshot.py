@@ -1,7 +1,5 @@
 """What `tidemark verify` looks at, over few rows."""
 
-from __future__ import annotations
-
 from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import RECORDS
 from pipelines.verify.snapshot import Pins

@@ -1,32 +1,26 @@
 """`tidemark verify` over real tables: a sound lakehouse passes, and each kind of damage is named."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow.parquet import ParquetFile
+from pyspark.sql import SparkSession
 
 from jobs.cli.recovery import write_verified
 from lakehouse.errors import TableStateError
+from lakehouse.run.context import Run
 from pipelines.operate import requests
 from pipelines.verify.run import verify
 from silver.load import steps
 from silver.state.request import Request, Wanted
 from tests.support.bronze import put
+from tests.support.prepared import Histories, History
 from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 

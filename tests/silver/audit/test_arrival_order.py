@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.cli.order import write_order
 from silver.audit.arrival_order import Order, arrival_orders, diagnose, rises
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
@@ -75,6 +76,17 @@ def test_producers_that_take_turns_each_have_an_order() -> None:
     assert [(order.stream[2], [jump.kind for jump in order.jumps]) for order in orders] == [("a", ["DJB"]), ("b", ["JF"])]
 
 
+def test_the_steps_over_gaps_are_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = arrived(*((number, number) for number in range(0, 200, 2)), (5, 5))
+    write_order({"bronze": [gaps], "silver": []}, "table")
+    printed = capsys.readouterr().out
+    assert printed.startswith("bronze: t, partition 0, offset 3: JUMP FORWARDS 2 (4 -> 6)\n")
+    assert printed.count("JUMP") == 2
+    assert "98 of the JF only pass gaps, numbers that were never read, and are not listed" in printed
+    write_order({"bronze": [replace(gaps, is_contiguous=True)], "silver": []}, "table")
+    assert "80 jumps more" in capsys.readouterr().out
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12), st.integers(1, 9))
 def test_chunks_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]], size: int) -> None:
     numbers = [first + nth for first, length in drawn for nth in range(length)]
@@ -86,9 +98,10 @@ def test_chunks_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, i
     expected = []
     for before, number in zip([None, *numbers], numbers, strict=False):
         if before is not None and number != before + 1:
-            expected.append(("D" if number in seen else "") + ("JF" if number > before else "JB"))
+            kind = ("D" if number in seen else "") + ("JF" if number > before else "JB")
+            expected.append((kind, kind == "JF" and {*numbers}.isdisjoint(range(before + 1, number))))
         seen.add(number)
-    assert [jump.kind for jump in order.jumps] == expected
+    assert [(jump.kind, jump.is_gap) for jump in order.jumps] == expected
     assert order.duplicates == len(numbers) - len(seen)
 
 

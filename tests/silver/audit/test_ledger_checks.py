@@ -1,16 +1,11 @@
 """The ledger held against itself, and the rejects against the ledger, on literal rows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from silver.audit import ledger_checks, redecide, reject_checks
-from tests.support.silver_rows import LEDGER, STREAM, as_lines, claim
-
-if TYPE_CHECKING:
-    from tests.support.silver_rows import Row
+from tests.support.silver_rows import LEDGER, STREAM, Row, as_lines, claim
 
 
 def reject(load_seq: int, **named: Any) -> Row:

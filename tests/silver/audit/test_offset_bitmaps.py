@@ -1,17 +1,13 @@
 """Silver's rows and the tables by words, in memory."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.spark import frames
 from silver.audit import offset_bitmaps, row_summaries
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -87,10 +83,7 @@ def test_what_is_right_comes_to_a_row_per_partition_and_content_that_differs_to_
     edited = F.when(F.col("offset") == 65, F.lit(7)).otherwise(F.xxhash64("offset"))
     kept = offset_bitmaps.by_word("s", offsets(spark, *numbers), edited)
 
-    assert compared(bronze, kept) == [
-        {"offsets": 4, "silver": 4},
-        {"word": 1, "offsets": 2, "silver": 2, "differs": 0b110},
-    ]
+    assert compared(bronze, kept) == [{"offsets": 4, "silver": 4}, {"word": 1, "offsets": 2, "silver": 2, "differs": 0b110}]
 
 
 def test_bronzes_records_are_masked_by_what_silver_holds(spark: SparkSession) -> None:

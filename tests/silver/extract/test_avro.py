@@ -1,33 +1,27 @@
 """Values written as Avro: what is decoded of them, and that no bytes end in anything but a payload or a reason."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import RegistryError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
+from lakehouse.run.context import Run
+from lakehouse.run.schema_registry import SchemaRegistry
 from silver.extract.schemas import with_schemas
 from silver.rules import Payload, Rules
 from tests.support.avro import read, record, written
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads, prefixed
 from tests.support.protobuf import varint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.run.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark
 

@@ -3,13 +3,12 @@
 A Spark job for each record would be too dear: an example is a batch of records, and the records are what is counted.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -22,9 +21,6 @@ from tests.support import readings
 from tests.support.decodings import decoding
 from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS, SCHEMA, VALUES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

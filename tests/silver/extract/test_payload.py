@@ -1,21 +1,17 @@
 """Values decoded: what a payload is, and why there is none; soon, whatever the value."""
 
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
 from silver.extract.payload import decoded
 from silver.rules import OfTopic, Payload, Rules
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, payloads
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -172,32 +168,10 @@ def test_a_type_has_only_what_it_holds_without_loss(spark: SparkSession, kind: s
 
 
 NO_DOCUMENTS = [
-    *(
-        b'{"id": "a"}\n{"id": "b"}',
-        b'{"id": "a"} trailing',
-        b"{'id': 'a'}",
-        b'{"id": "a"},{"id": "b"}',
-        b'{"id": "a"}]',
-        b'{"id": "a"}}',
-    ),
-    *(
-        b'{"id": "a"}],"v":[{"id": "b"}',
-        b'{"id": "a"},"v":{"id": "b"}',
-        b'\xef\xbb\xbf{"id": "a"}',
-        b'{"id": "a", "n": NaN}',
-        b"",
-    ),
-    *(
-        b'{"id": "a",}',
-        b'{id: "a"}',
-        b'{"id": "\x01"}',
-        b'{"id": "a"} // more',
-        b"null",
-        b"[]",
-        b'[{"id": "a"}]',
-        b'"a"',
-        b'{"id": 007}',
-    ),
+    *(b'{"id": "a"}\n{"id": "b"}', b'{"id": "a"} trailing', b"{'id': 'a'}", b'{"id": "a"},{"id": "b"}', b'{"id": "a"}]'),
+    *(b'{"id": "a"}}', b'{"id": "a"}],"v":[{"id": "b"}', b'{"id": "a"},"v":{"id": "b"}', b'\xef\xbb\xbf{"id": "a"}', b""),
+    *(b'{"id": "a", "n": NaN}', b'{"id": "a",}', b'{id: "a"}', b'{"id": "\x01"}', b'{"id": "a"} // more', b"null", b"[]"),
+    *(b'[{"id": "a"}]', b'"a"', b'{"id": 007}'),
     *(b'{"id": "a", "other": ' + b"7" * 2_000 + b"}", b'{"id": "a", "other": "\\x"}', b'{"id": "a"', b'{"id": "a", "x": }'),
 ]
 

@@ -1,14 +1,13 @@
 """Values written as Protobuf: what is decoded of them, and that no bytes end in anything but a payload or a reason."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError
 from lakehouse.extract.sources import Source, Sources
@@ -19,9 +18,6 @@ from lakehouse.spark import frames, value_formats
 from silver.rules import Payload
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads
 from tests.support.protobuf import described, field, message_of, varint, written
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,25 +1,19 @@
 """What Bronze has read of its records: Silver takes it where it is current, and else reads the bytes, with the same outcome."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bronze.records import with_extracted
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from silver.extract.columns import are_current, from_bytes, narrow, sequenced
 from silver.rules import Payload, Rules
 from tests.support.bronze import Record, frame, put
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

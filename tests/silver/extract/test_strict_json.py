@@ -1,19 +1,14 @@
 """JSON texts drawn at random: each type has the value that a strict reader in Python takes, or is undecodable as it says."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from silver.rules import Payload
 from tests.support import strict_json
 from tests.support.decodings import payloads
 from tests.support.examples import examples
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,35 +1,29 @@
 """Values that are not of their format: kept out, listed, released, decided anew; or accepted, over real tables."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from jobs.cli.recovery import write_rebuilt
 from jobs.readers import quarantine
 from jobs.readers.why import why
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
+from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, ran, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 
@@ -90,7 +84,11 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
     assert told["rule"] == "its value is not of the format that `value` names"
     misfits = [why(run.lakehouse, "t", 0, offset)["misfit"] for offset in (0, 1, 4)]
-    assert misfits == [None, "the value: not one document of strict JSON", "amount: text, where DOUBLE is wanted"]
+    assert misfits == [
+        None,
+        "the value: not one document of strict JSON: something in it is no JSON value",
+        "amount: text, where DOUBLE is wanted",
+    ]
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
     release = Request("release", "looked at", "ann", wanted=Wanted(kind="invalid"))
@@ -130,9 +128,7 @@ def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(
     told = rebuild.rebuild(spark, run, example(run), is_applied=True, reason="stricter", by="ann")
 
     assert told["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
-    ran(spark, run, example(run))
-    assert offsets(spark, run, "gold_records") == [0, 2]
-    require_sound(spark, run, is_deep=True)
+    assert offsets(spark, run, "silver_records") == [0, 2]
 
 
 def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(

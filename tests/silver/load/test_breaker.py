@@ -1,7 +1,5 @@
 """When a load is stopped before anything of it is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -99,6 +97,7 @@ RULES = Rules(
         (Cause("notes", "invalid", "sequence_missing"), ['`sequence`, header "seq" (utf8),', "there is no such header"]),
         (Cause("orders@2", "invalid", "sequence_null"), ["`topics.orders.sequence`, json $.id (utf8), behind", "it is null"]),
         (Cause("t", "invalid", "epoch_out_of_range"), ["`epoch`, bytes 0:4 (int32),", "epoch_out_of_range"]),
+        (Cause("orders", "invalid", "sequence_not_json"), ["json $.id (utf8), behind", "have the producer write it"]),
         (Cause("t", "late", None), ["--new-epoch"]),
         (Cause("t", "collision", None), ["--new-epoch"]),
         (Cause("t", "jump", None), ["policies.max_jump"]),

@@ -1,26 +1,19 @@
 """One load over real tables: which class each record ends in, and what the tables say of it."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import OfTopic, Payload, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -1,14 +1,15 @@
 """A load with its suspects against the reference: any cutting, odd producers, extreme numbers, whatever the limits."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.extract.sources import Source
@@ -23,12 +24,6 @@ from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects.known_records import KnownRecords
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,11 +1,13 @@
 """Streams that are retired and come back: decided as if they had never left the watermark table."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, maintenance
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
@@ -14,17 +16,9 @@ from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.request import Request, Reset, Wanted
 from tests.support.bronze import Record, put
+from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, require_sound, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-    from tests.support.prepared import Histories, History
+from tests.support.stages import Stopped, require_sound, stop
 
 pytestmark = pytest.mark.spark
 
@@ -141,7 +135,6 @@ def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
 def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
     run = prepared(came_back)
     config = settings_of(run, **CONFIG)
-    published(spark, run, config)
     whole = decided(spark, run)
 
     for to, streams in ((2, {(0, None)}), (1, {(0, "a"), (0, "b"), (0, "c")})):

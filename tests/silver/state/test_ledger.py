@@ -1,7 +1,5 @@
 """The ledger takes nothing that would keep a record twice."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakehouse.errors import ConservationError

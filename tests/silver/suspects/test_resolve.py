@@ -152,6 +152,10 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
     assert "Look whether `value.schema` names the fields" in str(undecodable.value.next_step)
     assert "sequence" not in str(undecodable.value.next_step)
 
+    marked = [replace(Record.of(offset, offset, partition=3), value=b'\xef\xbb\xbf{"seq": 1}') for offset in range(22)]
+    with pytest.raises(BreakerOpenError, match=r"\(sequence_not_json: .* begins with a byte order mark\)"):
+        loaded(spark, run, marked, Rules(Source("json", "$.seq")))
+
     loaded(spark, run, [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
     others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
     with pytest.raises(BreakerOpenError, match="partition 0") as stopped:
