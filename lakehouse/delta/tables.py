@@ -123,18 +123,23 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 
 
 def require_writable(spark: SparkSession, table: Table) -> None:
-    """Check that this session may write to an existing table, by a DELETE that selects no row. Commits nothing.
+    """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
 
     Raises:
         TableStateError: This session cannot work with the table's features of Delta.
     """
+    nothing = f"(SELECT * FROM {table.sql} WHERE false)"  # noqa: S608 -- the name of a table of ours
     try:
-        delete(spark, table, "false")
+        try:
+            delete(spark, table, "false")
+        except SPARK_ERRORS as error:
+            if not is_append_only(error):  # such a table takes a MERGE that only inserts, which costs more
+                raise
+            merge(spark, f"MERGE INTO {table.sql} t USING {nothing} n ON false WHEN NOT MATCHED THEN INSERT *", table)
     except SPARK_ERRORS as error:
         if refused := unsupported(error, table):
             raise refused from error
-        if not is_append_only(error):
-            raise
+        raise
 
 
 def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
