@@ -6,7 +6,6 @@ Whatever may write checks first that the tables are this pipeline's: within `Job
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -14,11 +13,10 @@ from pyspark.sql import functions as F
 from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
-from lakehouse.delta.errors import SPARK_ERRORS
-from lakehouse.errors import TidemarkError, UsageError, headline
+from lakehouse.errors import UsageError
 from lakehouse.run.lock import require_no_run
 from lakehouse.spark import progress
-from lakehouse.table import SILVER_WATERMARKS, TABLE_NAMES
+from lakehouse.table import SILVER_WATERMARKS
 from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
 from pipelines.job import storage_errors_named
 from pipelines.operate import accept_topic, gate_decision, requests
@@ -28,10 +26,7 @@ from pipelines.recover import restore as going_back
 from pipelines.verify import run as proof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakehouse.contracts.gate import Decision
-    from lakehouse.run.context import Run
     from pipelines.job import Job
     from silver.audit.arrival_order import Order
     from silver.state.request import Request
@@ -41,13 +36,6 @@ _STAGES = {
     "silver": bronze_to_silver.run,
     "gate": silver_to_gold.run_gate,
     "gold": silver_to_gold.run_gold,
-}
-
-_REQUIRED = {
-    "bronze": kafka_to_bronze.require,
-    "silver": bronze_to_silver.require,
-    "gate": silver_to_gold.require_gate,
-    "gold": silver_to_gold.require_gold,
 }
 
 _PATIENCE_SECONDS = 60
@@ -85,42 +73,6 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
     result["seconds"] = round(time.monotonic() - started, 3)
     report.event("run.finished", seconds=result["seconds"])
     return result
-
-
-def refusals(job: Job) -> dict[str, TidemarkError | None]:
-    """Find what would stop the next run before it reads or writes, by the functions that the run calls. Commits nothing.
-
-    Returns:
-        The error of the tables as a whole (`tables`), and of each stage; None where there is none. Without a stage that the run
-        would not get far enough to look at: all where the tables refuse, gate and Gold where Silver does.
-    """
-    spark, run = job.spark, job.new_run()
-    found = {"tables": _refusal(run, partial(_require_tables, job, run))}
-    for name, require in _REQUIRED.items():
-        if found["tables"] is None and (name in ("bronze", "silver") or found["silver"] is None):
-            found[name] = _refusal(run, partial(require, spark, run, job.settings))
-    return found
-
-
-def _require_tables(job: Job, run: Run) -> None:
-    require_no_run(run.lakehouse)
-    job.require_own(run)
-    names = (*TABLE_NAMES, *(model.name for model in job.settings.gold.models))
-    for table in map(run.table, names):
-        if delta.exists(job.spark, table):
-            delta.require_writable(job.spark, table)
-
-
-def _refusal(run: Run, look: Callable[[], None]) -> TidemarkError | None:
-    try:
-        with storage_errors_named(run.lakehouse):
-            look()
-    except TidemarkError as error:
-        return error
-    except (OSError, *SPARK_ERRORS) as error:
-        what = "The run would end in an error of Spark or of this machine."
-        return TidemarkError(what, where=run.lakehouse.name, observed=headline(str(error)))
-    return None
 
 
 def plan(job: Job) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """`tidemark check`: what the next run of this config would refuse. Commits nothing.
 
 Kafka, the machine and the place of the tables are looked at without a session. For the rest it calls the functions that a run
-calls, see `pipelines.medallion.refusals`: a session starts where there are tables, or something that Spark alone can judge.
+calls, see `pipelines.refusals`: a session starts where there are tables, or something that Spark alone can judge.
 What a probe writes to try it, it removes again.
 """
 
@@ -397,11 +397,11 @@ def _is_for_spark(settings: Settings) -> bool:
 
 
 def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
-    from pipelines import medallion
+    from pipelines import refusals
 
     with job_of(settings) as job:
         try:
-            return medallion.refusals(job)
+            return refusals.find(job)
         except ToolError as error:  # no session
             return {"tables": error}
 
