@@ -1,7 +1,5 @@
 """Runs on one cluster, one after another: their senders, their topics as plain clients read them, and these in the pipeline."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors
@@ -11,31 +9,26 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 from tests.chaos import cluster
 from tests.chaos.pulsar import cluster as pulsar
-from tests.chaos.results import FIRST, FLUSHED, MOST_OPEN, PULSAR, RECORDS, STRUCK_AT, Row
+from tests.chaos.results import FIRST, FLUSHED, MOST_OPEN, PULSAR, RECORDS, STRUCK_AT, Planned, Row
 from tests.chaos.tables import BY_COPIER, BY_KIT, BY_VALUE, outcomes
 from tests.support.kafka import delete_topic
 from tests.support.published import Jumps
 from tests.support.topics import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-    from pyspark.sql import SparkSession
-
-    from tests.chaos.results import Planned
 
 FATES = "fates"
 ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3

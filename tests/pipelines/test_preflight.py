@@ -19,11 +19,16 @@ NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 LENGTHS, IN_SET = "expect_column_value_lengths_to_be_between", "expect_column_values_to_be_in_set"
 FIELDS = {"format": "json", "schema": "id STRING, n INT, t TIMESTAMP, at STRUCT<lat: DOUBLE>"}
+ASIDE, NONE_ASIDE = {"on_fail": "quarantine_rows"}, "it names none that could be kept aside."
 # An expectation over these fields, its arguments, and words of the error.
 EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
-    ("expect_column_values_to_not_be_nul", {"column": "key"}, "Did you mean expect_column_values_to_not_be_null?"),
-    (NOT_NULL, {"colum": "key"}, "column: "),
-    ("expect_column_values_to_be_increasing", {"column": "sequence"}, "wrong answers on Spark"),
+    ("expect_column_values_to_not_be_nul", {"column": "key"}, "next: Did you mean expect_column_values_to_not_be_null?"),
+    (NOT_NULL, {"colum": "key"}, "observed: column: field required; colum: extra fields not permitted"),
+    (NOT_NULL, {"column": "key", "mostly": "much"}, "mostly: value is not a valid float; mostly: value is not a valid dict"),
+    ("expect_column_values_to_be_increasing", {"column": "sequence"}, "it orders by a constant and knows no streams."),
+    ("expect_column_mean_to_be_between", {"column": "payload.n", "min_value": 0, **ASIDE}, NONE_ASIDE),
+    ("expect_table_row_count_to_equal", {"value": 3, **ASIDE}, NONE_ASIDE),
+    ("expect_column_values_to_be_of_type", {"column": "payload.n", "type_": "LongType", **ASIDE}, NONE_ASIDE),
     (NOT_NULL, {"column": "payload.at.lon"}, "payload.at"),
     (NOT_NULL, {"column": "sequenz"}, "sequenz"),
     ("expect_column_values_to_match_regex", {"column": "payload.id", "regex": "("}, ".regex"),

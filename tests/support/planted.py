@@ -1,7 +1,5 @@
 """Secrets planted in a config: for each key of the model that is masked, a section that has one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, get_args

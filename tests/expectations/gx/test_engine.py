@@ -11,7 +11,6 @@ from expectations.checks import Check, Subject, build
 from expectations.gx import engine
 from expectations.gx.arguments import kind_of, unlike
 from expectations.gx.flatten import flatten
-from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Gate
 
 
@@ -35,29 +34,6 @@ def test_results_come_in_the_order_of_their_checks_with_what_was_observed() -> N
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 ASIDE = {"on_fail": "quarantine_rows"}
-NONE_ASIDE = "it names none that could be kept aside."
-# An expectation, its arguments, and how a line of the error ends.
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("expect_column_values_not_null", {"column": "key"}, f"next: Did you mean {NOT_NULL}?"),
-    (NOT_NULL, {"colum": "key"}, "observed: column: field required; colum: extra fields not permitted"),
-    (
-        *(NOT_NULL, {"column": "key", "mostly": "much"}),
-        "observed: mostly: value is not a valid float; mostly: value is not a valid dict",
-    ),
-    ("expect_column_values_to_be_increasing", {"column": "sequence"}, "it orders by a constant and knows no streams."),
-    ("expect_column_mean_to_be_between", {"column": "payload.n", "min_value": 0, **ASIDE}, NONE_ASIDE),
-    ("expect_table_row_count_to_equal", {"value": 3, **ASIDE}, NONE_ASIDE),
-    ("expect_column_values_to_be_of_type", {"column": "n", "type_": "LongType", **ASIDE}, NONE_ASIDE),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "said"), REFUSED)
-def test_what_no_load_could_be_held_against_is_refused_with_the_reason(name: str, arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        engine.require(build(Gate.model_validate({"expectations": [{name: arguments}]})))
-
-    assert refused.value.where == "gate.expectations[0]"
-    assert any(line.endswith(said) for line in str(refused.value).splitlines())
 
 
 def test_data_docs_hold_names_and_outcomes_of_the_last_gate_run_but_no_value(tmp_path: Path) -> None:

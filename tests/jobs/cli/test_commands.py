@@ -159,10 +159,7 @@ def test_the_environment_names_the_config_and_set_overrides_it(
     assert (shown["kafka"]["topics"], shown["policies"]["max_jump"]) == (["a", "b"], 5)
 
 
-def test_no_secret_of_the_config_is_shown(config: Path, run_command: RunCommand, capsys: pytest.CaptureFixture[str]) -> None:
-    for flags in ([], ["--json"]):
-        out, err = run_command("config", "show", *flags)
-        assert ("ada" in out, "hunter2" in out + err) == (True, False)
+def test_no_error_shows_a_secret_of_the_config(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load_settings(config, None)
     assert exit_code_of(fail_with(SourceError("Refused.", observed="login ada/hunter2"))) == 1
     assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1

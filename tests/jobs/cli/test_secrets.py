@@ -1,7 +1,5 @@
 """No command shows a secret of its config, whether it succeeds or fails. `tests/scenario` has commands over tables."""
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

@@ -4,8 +4,6 @@ Lakehouses are made once: one at rest, one whose loads wait for the gate and who
 registry's schema. Each set-up breaks the config, a copy of the files, or a topic. For each, new records wait in Kafka.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -77,7 +75,7 @@ class SetUp:
     def write(self) -> None:
         self.file.write_text(json.dumps(self.config), encoding="utf-8")
 
-    def copy_to(self, folder: Path) -> SetUp:
+    def copy_to(self, folder: Path) -> "SetUp":
         shutil.copytree(self.folder, folder)
         config = json.loads(json.dumps(self.config)) | {"lakehouse": {"root": str(folder / LAKE)}}
         return SetUp(folder, self.servers, config, self.spark)

@@ -13,7 +13,7 @@ from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.examples import examples
-from tests.support.hostile_bytes import NAMES, NUMBERS
+from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +37,12 @@ OF_TOPICS = Sources(
         ("f", Sources(Source("header", "seq", "int64"), producer=Source("header", "p"))),
         ("g", Sources(Source("value", encoding="int32"), producer=Source("header", "p"))),
         ("h", Sources(Source("bytes", "1:3"), producer=Source("header", "p"))),
+        ("i", Sources(Source("value", encoding="int64"), producer=Source("header", "p", "int64"))),
+        ("j", Sources(Source("bytes", "1:5", "int32"), producer=Source("value", encoding="int32"))),
+        ("k", Sources(Source("json", "$.seq"), producer=Source("value"), epoch=Source("header", "seq", "int32"))),
     ),
 )
-TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "c", "d", "d@2", "e", "f", "g", "h", "t", "t@3", "ab"]
+TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "d@2", "t", "t@3", "ab", *"cdefghijk"]
 
 
 @settings(
@@ -47,7 +50,7 @@ TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "c", "d", "d@2", "e", "f", "g
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
     deadline=None,
 )
-@given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, NUMBERS | JSON | st.none()), min_size=200, max_size=200))
+@given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, VALUES | JSON | st.none()), min_size=400, max_size=400))
 def test_a_record_is_read_by_its_topics_sources_as_spark_reads_it(spark: SparkSession, records: list[Any]) -> None:
     rows = [
         {
