@@ -49,7 +49,10 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))
     state = pc.if_else(is_decided_away, DISCARDED, HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}
-    numbers = {"load_seq": pa.repeat(pa.scalar(load_seq, pa.int64()), len(out)), "settled_load_seq": pa.nulls(len(out), pa.int64())}
+    numbers = {
+        "load_seq": pa.repeat(pa.scalar(load_seq, pa.int64()), len(out)),
+        "settled_load_seq": pa.nulls(len(out), pa.int64()),
+    }
     return pa.table({**columns, **numbers, "state": state}, schema=REJECT)
 
 
