@@ -1,4 +1,4 @@
-"""The sequential decision: the rule of docs/rule.md as a fold over each stream, in offset order; the reference of the kernel."""
+"""The sequential decision: docs/rule.md as a fold over each stream, in offset order. It is the reference of the kernel."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
