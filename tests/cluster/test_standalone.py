@@ -21,9 +21,7 @@ from tests.support.wheels import installed
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
 
-def test_the_main_job_runs_on_a_standalone_cluster_of_two_workers(
-    tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_the_main_job_runs_on_a_cluster_of_two_workers(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]) -> None:
     name = topic(2)
     produce(broker.bootstrap_servers, name, incidents())
     root = tmp_path / "lakehouse"

@@ -33,9 +33,7 @@ BUDGETS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
 
 
 @pytest.mark.parametrize(("budgets", "expected"), BUDGETS)
-def test_budgets_are_checks_of_loads_and_only_they_and_the_invariants_are_critical(
-    budgets: dict[str, Any], expected: list[tuple[str, str, str]]
-) -> None:
+def test_budgets_are_checks_of_loads_next_to_invariants(budgets: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
     checks = build(Gate.model_validate({"budgets": budgets}))
 
     assert [(each.name, each.severity, each.expected) for each in checks if each.subject is Subject.LOADS] == expected

@@ -73,9 +73,7 @@ def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None)
     return requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
 
 
-def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published(
-    spark: SparkSession, histories: Histories
-) -> None:
+def test_unmet_rows_are_kept_out_with_why_and_the_rest_is_published(spark: SparkSession, histories: Histories) -> None:
     run = histories.original(published)
     assert (gold(spark, run), aside(spark, run)) == (IN_GOLD, HELD)
     rows = {row["offset"]: row for row in gold_rejects.standing(spark, run)}

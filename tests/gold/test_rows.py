@@ -14,9 +14,7 @@ from tests.support.silver_rows import claim
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
 
-def test_the_latest_record_of_a_key_is_the_highest_of_its_stream_and_of_several_streams_the_last_by_time(
-    spark: SparkSession,
-) -> None:
+def test_the_latest_record_of_a_key_is_its_streams_highest_or_the_last_by_time(spark: SparkSession) -> None:
     schema = """topic string, partition int, producer string, epoch bigint, sequence bigint, key binary, timestamp timestamp,
         offset bigint, value binary"""
     at = [_AT.replace(minute=minute) for minute in range(10)]

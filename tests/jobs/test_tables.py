@@ -32,9 +32,7 @@ def test_a_narrow_table_keeps_headings_on_one_line_and_hostile_texts_are_escaped
     assert r"red \x1b[31m [bold]x[/bold]" in printed
 
 
-def test_each_row_is_a_list_on_a_terminal_that_is_too_narrow(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_narrow_terminal_each_row_is_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -79,9 +79,7 @@ def test_each_stage_goes_on_wherever_it_had_stood_still_and_with_what_it_claimed
     require_sound(spark, run, is_deep=True)
 
 
-def test_what_was_let_out_and_not_published_is_published_as_its_loads_are_now(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_let_out_is_published_as_it_is_now(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(run, gate={"budgets": {"late": {"critical": 0}}}, policies={"late": "accept"})
 
     def load(*records: Record) -> None:

@@ -38,9 +38,7 @@ def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run:
     return {row["table"]: row for row in done["tables"]}
 
 
-def test_small_files_become_few_old_ones_go_and_all_goes_on_where_logs_were_cleaned(
-    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
-) -> None:
+def test_small_files_become_few_and_old_ones_go(spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path) -> None:
     run, file = new_run(), tmp_path / "by_partition.sql"
     root = run.lakehouse.local_root
     assert root is not None

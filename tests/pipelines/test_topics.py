@@ -43,7 +43,7 @@ def kept(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
     return [(row["topic"], row["offset"], row["load_seq"]) for row in rows]
 
 
-def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does(
+def test_a_topic_outside_the_config_waits_until_it_is_in(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])

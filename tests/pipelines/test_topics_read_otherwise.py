@@ -132,9 +132,7 @@ def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSes
     assert of_bronze["orders", 0, None] == of_bronze["raw", 0, "a"] == of_bronze["t", 0, None] == 1
 
 
-def test_topics_go_on_leave_and_come_back_each_by_its_own_rules_through_rebuilds(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
+def test_topics_leave_and_come_back_by_their_own_rules(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
     run = prepared(decided)
     settings = of(run)
     sources = Sources.of(settings)

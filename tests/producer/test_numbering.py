@@ -115,9 +115,7 @@ STEPS = st.tuples(STARTS, st.integers(0, 12), st.sampled_from([None, None, None,
 @settings(max_examples=examples(125, 500), deadline=None)
 @given(st.lists(STEPS, max_size=12))
 @example([(None, 2, None), (3, 4, None), (None, 1, None), (5, 1, None)])
-def test_numbers_rise_and_none_is_given_twice_however_counters_start_and_stop(
-    lives: list[tuple[int | None, int, str | None]],
-) -> None:
+def test_numbers_rise_and_come_once_however_counters_start_and_stop(lives: list[tuple[int | None, int, str | None]]) -> None:
     store, seen = Kept(), list[Position]()
     for block, records, fails in lives:
         counter = Counter(store, block=block, new=True)
@@ -227,9 +225,7 @@ def test_what_kafka_has_of_given_numbers_is_known_by_topic_partition_and_epoch()
         ({"sales": {0: Position(1, 7), 1: Position(0, 9)}}, None),
     ],
 )
-def test_a_source_is_read_on_from_the_lowest_that_all_partitions_have(
-    accepted: dict[str, dict[int, Position | None]], after: int | None
-) -> None:
+def test_a_source_is_read_on_from_the_lowest_of_all(accepted: dict[str, dict[int, Position | None]], after: int | None) -> None:
     assert opened(Given(accepted=accepted)).continue_after() == after
 
 

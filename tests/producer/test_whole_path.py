@@ -15,9 +15,7 @@ from tests.support.small_config import write_config
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.fault]
 
 
-def test_given_numbers_resent_after_kills_and_counted_ones_are_in_gold_once(
-    spark: SparkSession, run: Run, kit: Kit, asked: Callable[..., Any]
-) -> None:
+def test_given_and_counted_numbers_are_in_gold_once(spark: SparkSession, run: Run, kit: Kit, asked: Callable[..., Any]) -> None:
     name, numbers, rows_of = kit.topic(3), kit.folder / "numbers", kit.folder / "kit.db"
     config = write_config(
         kit.folder,

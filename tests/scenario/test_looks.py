@@ -164,9 +164,7 @@ def test_a_reader_says_the_same_through_a_spark_session(
     assert spark.sql("SHOW TABLES").where("isTemporary").collect() == []
 
 
-def test_a_report_and_a_file_hold_no_text_as_it_was_sent(
-    scenario: Scenario, looked: Callable[..., Said], tmp_path: Path
-) -> None:
+def test_reports_and_files_hold_no_text_as_it_was_sent(scenario: Scenario, looked: Callable[..., Said], tmp_path: Path) -> None:
     looked(scenario, Look("report", ("--offline",)), TEXT)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert FORGED not in page

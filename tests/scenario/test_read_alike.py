@@ -124,9 +124,7 @@ def test_lag_counts_what_bronze_has_and_silver_has_not_decided(tmp_path: Path) -
         "SELECT cast(sum(sequences) + 5 AS INT) AS n FROM silver_missing;",
     ],
 )
-def test_through_a_session_a_users_query_is_in_sparks_sql(
-    query: str, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_session_a_users_query_is_in_sparks_sql(query: str, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lakehouse, "is_in_files", False)
     with database.run_query(scenario.lakehouse, query) as answer:
         assert answer.columns == ["n"]
@@ -154,9 +152,7 @@ def test_through_a_session_a_users_query_is_in_sparks_sql(
         "SET spark.sql.ansi.enabled=false",
     ],
 )
-def test_through_a_session_a_query_that_does_more_than_read_is_refused(
-    query: str, spark: SparkSession, scenario: Scenario
-) -> None:
+def test_in_a_session_a_query_that_does_more_than_read_is_refused(query: str, spark: SparkSession, scenario: Scenario) -> None:
     lakehouse = scenario.lakehouse
     with pytest.raises(UsageError), in_spark.run_query(lakehouse, query.format(root=lakehouse.root)):
         pass

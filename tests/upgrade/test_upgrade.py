@@ -43,9 +43,7 @@ def require_kept(spark: SparkSession, run: Run, rows: Sequence[tuple[object, ...
     assert kept(spark, run, "gold_records") == sorted(row for row in rows if row[:2] != (0, 10))
 
 
-def test_a_lakehouse_of_0_1_is_read_continued_verified_restored_and_rebuilt(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_a_lakehouse_of_0_1_is_continued_verified_restored_rebuilt(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     settings = settings_of(run, producer={"header": "producer"})
     with tarfile.open(_FIXTURE) as archive:

@@ -24,9 +24,7 @@ def test_records_of_up_to_two_megabytes_come_back_as_they_were_sent(broker: Loca
     assert [record.value for record in records_of(broker.bootstrap_servers, name)] == values
 
 
-def test_a_misspelt_topic_one_that_exists_and_a_wrong_config_are_refused(
-    broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_misspelt_topic_a_known_one_and_a_wrong_config_are_refused(broker: LocalBroker, topic: Callable[..., str]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 3000})
     refusals: list[object] = []
     producer.produce("misspelt", b"x", on_delivery=lambda error, _: refusals.append(error))

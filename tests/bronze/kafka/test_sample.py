@@ -11,9 +11,7 @@ from tests.support.kafka import Sent, delete_records, send, send_header_name, se
 Topic = Callable[..., str]
 
 
-def test_a_sample_has_the_beginning_and_the_end_of_each_partition_and_says_what_it_leaves_out(
-    broker: LocalBroker, topic: Topic
-) -> None:
+def test_a_sample_has_both_ends_of_each_partition_and_says_what_it_leaves_out(broker: LocalBroker, topic: Topic) -> None:
     name, empty, cut, servers = topic(3), topic(), topic(), broker.bootstrap_servers
     send(servers, name, [*sequenced(*range(40)), *sequenced(1, 2, partition=1)])
     send(servers, cut, sequenced(*range(10)))

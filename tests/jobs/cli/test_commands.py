@@ -181,9 +181,7 @@ def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(capsys:
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_ctrl_c_sigterm_and_system_exit_have_their_codes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_sigterm_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(fail_with(SystemExit(7))) == 7
     assert exit_code_of(fail_with(SystemExit("text"))) == 1
     monkeypatch.setattr("lakehouse.machine.doctor.diagnose", fail_with(KeyboardInterrupt()))

@@ -158,7 +158,14 @@ def test_no_mistake_in_a_flag_or_variable_shows_a_secret(
 
 @pytest.mark.parametrize("name", ["check", "config check", "config show", "status", "run"])
 @pytest.mark.parametrize(
-    "section", [{"lakehouse": {"root": "s3://ada:%@b/l"}}, {"value": {"registry": {"url": "http://ada:%@r"}}}]
+    "section",
+    [
+        *(
+            {"lakehouse": {"root": root}}
+            for root in ("s3://ada:%/w@b/l", "s3a://b/l?token=%", "abfss://c:%@a.dfs.core.windows.net")
+        ),
+        {"value": {"registry": {"url": "http://ada:%@r"}}},
+    ],
 )
 def test_a_login_in_a_uri_is_refused_and_not_shown(name: str, section: dict[str, Any], run: Callable[..., Said]) -> None:
     code, printed = run(small_config("/nowhere") | planted(section), *name.split())

@@ -89,7 +89,7 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
 
 
-def test_a_file_is_replaced_only_by_force_and_keeps_a_reference_to_a_secret(
+def test_a_file_is_replaced_by_force_and_keeps_references(
     filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = filled(*sequenced(1, 2, 3))
@@ -107,9 +107,7 @@ def test_a_file_is_replaced_only_by_force_and_keeps_a_reference_to_a_secret(
     assert f"Did you mean {name}?" in err or "topics that this login may see" in err
 
 
-def test_where_nothing_fits_no_config_is_written_but_what_to_add_is_shown(
-    filled: Filled, begin: Begin, broker: LocalBroker
-) -> None:
+def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Filled, begin: Begin, broker: LocalBroker) -> None:
     empty, name = filled(), filled(*(Sent(b'{"id": "o-%d"}' % (n % 7), key=b"k%d" % n) for n in range(30)))
 
     code, out, _ = begin(name)
@@ -159,9 +157,7 @@ def test_of_several_that_fit_the_first_is_taken_or_the_one_named(
     assert init(replace(nothing, is_forced=True, brokers=broker.bootstrap_servers, topics=[name]), ask=None, as_json=True) == 0
 
 
-def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_runs(
-    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_records_are_escaped_and_the_config_runs(filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME_SECRET", "never-shown")
     names = ["\x1b[2J\r\n", "${env:HOME_SECRET}", "on: {x", "# y", "\u202etxt"]
     big = b'{"a": "' + b"x" * 900_000 + b'", "it\'s": 1, "\\u001b]0;": %d}'
@@ -177,9 +173,7 @@ def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_run
     assert not set(out) & {"\x1b", "\r", "\u202e"}
 
 
-def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fields_are_read(
-    filled: Filled, begin: Begin
-) -> None:
+def test_values_of_a_registry_are_named_and_the_config_says_how_to_read_them(filled: Filled, begin: Begin) -> None:
     values = [replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))]
     name = filled(*values, Sent(None, b"k", [("seq", b"31")]))
     code, said, _ = begin(name)
@@ -210,7 +204,7 @@ def avro(*sequences: int) -> list[Sent]:
     return behind(7, *(written(WIDE, value) for value in values))
 
 
-def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_and_fields(
+def test_fields_of_avro_are_looked_at_and_are_in_the_config(
     filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REGISTRY_USER", "registry-reader")
@@ -252,9 +246,7 @@ def test_json_that_is_no_object_is_named_with_what_it_is(filled: Filled, begin: 
         assert f"12 of 12 values of {name} look like JSON, and no object is read from them: {fault}." in said
 
 
-def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(
-    filled: Filled, begin: Begin
-) -> None:
+def test_an_unknown_schema_and_protobuf_are_named_and_a_header_is_found(filled: Filled, begin: Begin) -> None:
     bodies = [*behind(9, *(b"\0\x08\x01" for _ in range(20))), *behind(4711, b"x")]
     name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
     with answering({9: {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}}) as url:
@@ -314,9 +306,7 @@ def test_a_wrong_option_or_registry_ends_init_and_writes_nothing(filled: Filled,
         assert not Path("tidemark.yml").exists(), options
 
 
-def test_a_person_at_a_terminal_is_asked_for_the_registry_where_values_look_as_one_s_do(
-    filled: Filled, broker: LocalBroker, tmp_path: Path
-) -> None:
+def test_a_person_is_asked_for_the_registry_of_prefixed_values(filled: Filled, broker: LocalBroker, tmp_path: Path) -> None:
     name = filled(*avro(*range(0, 60, 2)))
     given = Asked(broker.bootstrap_servers, [name], str(tmp_path), tmp_path / "own.yml", False, 100, [], {})
     question = "The schema registry's URL; nothing for none"

@@ -55,16 +55,8 @@ def test_few_wait_as_long_as_kafka_has_few_beyond_what_silver_decided(
     assert waiting.few_wait(asked)
     send(broker.bootstrap_servers, name, 1)
     assert not waiting.few_wait(asked)
-
-
-@pytest.mark.kafka
-def test_what_silver_has_decided_and_gold_has_not_published_waits_too(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = topic()
-    monkeypatch.setattr(waiting, "_SECONDS", 30)
-    put(tmp_path, decided_up_to=0, topic=name, load_seq=3, published=2)
-    assert not waiting.few_wait(settings(tmp_path, broker.bootstrap_servers, name))
+    put(tmp_path / "unpublished", decided_up_to=30, topic=name, load_seq=3, published=2)
+    assert not waiting.few_wait(settings(tmp_path / "unpublished", broker.bootstrap_servers, name))
 
 
 def test_brokers_that_do_not_answer_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

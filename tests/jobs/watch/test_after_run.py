@@ -146,7 +146,7 @@ def test_damaged_tables_and_a_damaged_state_are_named_and_the_runs_alone_count(t
     assert state.read(state.place(settings_for(tmp_path))).run_id == "r7"
 
 
-def test_nothing_that_fails_beside_a_run_fails_it_or_tells_a_secret(
+def test_what_fails_next_to_a_run_fails_no_run_and_no_secret(
     tmp_path: Path, ran: Ran, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -221,7 +221,7 @@ def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None
     assert report.names == ["watch.metrics_port_failed", "run.started"]
 
 
-def test_every_metric_that_the_dashboard_asks_for_is_in_the_file_with_its_labels(
+def test_the_file_has_every_metric_and_label_of_the_dashboard(
     tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tables(tmp_path / "lakehouse")

@@ -35,9 +35,7 @@ def an_alert(**changes: Any) -> Alert:
         (Finding("gate_failed", is_on=True), {"gate_failed": "budget_late"}, False),  # this run cannot say what failed
     ],
 )
-def test_an_alert_is_sent_for_a_finding_that_the_run_before_did_not_have(
-    finding: Finding, alerted: dict[str, str], is_sent: bool
-) -> None:
+def test_an_alert_is_sent_for_what_the_last_run_did_not_have(finding: Finding, alerted: dict[str, str], is_sent: bool) -> None:
     assert alerts.due([finding], alerted) == [finding] * is_sent
 
 
@@ -78,9 +76,7 @@ def test_a_webhook_gets_the_alert_as_json_with_the_headers() -> None:
     assert body == {"pipeline": "incidents", "alert": "lag", "run_id": "r1", **said}
 
 
-def test_a_busy_webhook_is_tried_again_and_how_long_it_wants_to_be_left_alone_is_not_waited_for(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_busy_webhook_is_tried_again_sooner_than_it_asks(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     with receiver(503, 200) as (url, got):
         channels.post(an_alert(), webhook(url))
@@ -129,9 +125,7 @@ def test_a_program_that_fails_says_with_what_and_one_that_is_not_there_too(tmp_p
         channels.run_program(an_alert(), [str(tmp_path / "none")])
 
 
-def test_a_program_that_does_not_end_is_killed_though_its_child_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_without_an_end_is_killed_though_its_child_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "_PROGRAM_SECONDS", 1)
     child = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); time.sleep(60)"
     with pytest.raises(channels.NotSentError, match="was killed"):

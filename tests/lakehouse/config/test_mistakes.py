@@ -280,7 +280,6 @@ FROM_OUTSIDE = [
     ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
     ("TIDEMARK_POLICIES", "[" * 1_500, "more than 100 levels"),
     ("TIDEMARK_POLICIES__MAX_JUMP", "9" * 5_000, "more than 500 digits"),
-    ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
     ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
     ("kafka.topic", "[a]", "Did you mean kafka.topics?"),
     ("", "x", "unknown setting"),

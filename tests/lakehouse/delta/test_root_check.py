@@ -24,9 +24,7 @@ def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:
 
 
 @pytest.mark.parametrize("is_in_store", [False, True], ids=["folder", "store"])
-def test_a_root_says_whose_tables_it_holds_and_refuses_a_second_commit(
-    tmp_path: Path, *, is_in_store: bool, request: pytest.FixtureRequest
-) -> None:
+def test_a_root_says_whose_it_is_and_is_exclusive(tmp_path: Path, *, is_in_store: bool, request: pytest.FixtureRequest) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
     if is_in_store:
         lakehouse = Lakehouse(root=new_root(), storage=storage(request.getfixturevalue("s3")))

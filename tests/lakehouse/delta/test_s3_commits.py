@@ -97,9 +97,7 @@ def test_an_answer_that_is_lost_doubles_and_loses_nothing(spark: SparkSession, p
     assert numbers(spark, table) == list(range(TIMES + 1))
 
 
-def test_a_store_that_does_not_keep_the_condition_is_refused(
-    spark: SparkSession, proxied: tuple[Lakehouse, Interference]
-) -> None:
+def test_a_store_that_ignores_the_condition_is_refused(spark: SparkSession, proxied: tuple[Lakehouse, Interference]) -> None:
     lakehouse, interference = proxied
     interference.hides_refusals = True
 

@@ -149,9 +149,7 @@ def test_a_mirror_is_passed_on_and_what_a_fetch_lacks_is_named(
                 jars.fetch("spark")
 
 
-def test_only_the_pinned_jar_is_used_and_it_is_made_again_from_its_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_pinned_jar_is_used_and_made_again_from_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A cache of the test's own, with Spark's jars: another process may start a session from the shared one.
     spark = jars.spark_jars()[0].parent
     monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))

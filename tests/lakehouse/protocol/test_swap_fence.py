@@ -104,7 +104,7 @@ def test_a_release_that_a_restore_took_back_is_not_marked_by_a_run_that_wakes(sp
     require_sound(spark, run, is_deep=True)
 
 
-def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
+def test_a_run_that_wakes_appends_nothing_of_undone_loads(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(spark, run, [*sent(4, [5, 5, 0]), *sent(0, [1], partition=1)])
@@ -126,7 +126,7 @@ def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
     require_sound(spark, run)
 
 
-def test_an_undone_erasure_erases_nothing_and_a_failed_one_leaves_bronze_append_only(
+def test_an_undone_or_failed_erasure_leaves_bronze_whole(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stale = claimed(spark, run, ERASE)

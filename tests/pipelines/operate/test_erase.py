@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,7 +30,6 @@ from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, loaded, published, require_sound, stop
-from tests.support.unpacked import files_with
 
 pytestmark = pytest.mark.spark
 
@@ -53,6 +54,21 @@ def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
 def erased(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, Any]:
     request = Request("erase", "she asked", "bob", erase=Erase.of("t", ANN))
     return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+
+
+def files_with(root: Path, text: bytes) -> list[str]:
+    """The files whose bytes, or whose rows as DuckDB reads them, hold a text; plain ASCII, so that no JSON escapes it."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and text in whole(path))
+
+
+def whole(path: Path) -> bytes:
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        content += repr(duckdb.execute("SELECT * FROM read_parquet(?)", [str(path)]).fetchall()).encode()
+    if path.suffix in (".gz", ".zst"):
+        program = {".gz": "gzip", ".zst": "zstd"}[path.suffix]
+        content += subprocess.run([program, "-dc", str(path)], capture_output=True, check=True).stdout
+    return content
 
 
 def tables_with_ann(spark: SparkSession, run: Run) -> list[str]:

@@ -110,9 +110,7 @@ def test_a_release_takes_what_its_filter_names_once_with_the_reason(spark: Spark
     assert (of_jump["topic"], of_jump["missing"]) == ("jumps", 97)
 
 
-def test_a_release_keeps_no_sequence_twice_and_an_impossible_reset_writes_nothing(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_release_doubles_and_no_bad_reset_is_written(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(run, epoch={"header": "epoch"})
     # Offset 3 is a record of the epoch before, as Silver has it; Silver never had 4; 5 is a copy of 4.
     loaded(spark, run, settings, sent(0, [1, 2, 1, 2, 3, 3], epochs=[0, 0, 1, 0, 0, 0]))

@@ -74,9 +74,7 @@ def test_what_would_change_is_shown_record_by_record(spark: SparkSession, histor
     assert (first["offset"], first["before"], first["after"], first["sequence_after"]) == (2, "accepted", "jump, held", 100)
 
 
-def test_damaged_tables_are_rebuilt_restored_to_a_rebuilt_load_and_rebuilt_without_a_ledger(
-    spark: SparkSession, run: Run
-) -> None:
+def test_damaged_tables_are_rebuilt_and_restored_and_rebuilt_without_a_ledger(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     tables.delete(spark, run.table("silver_records"), "offset = 1")
     damaged = rebuilt(spark, run, settings, is_applied=True)
@@ -107,9 +105,7 @@ def test_damaged_tables_are_rebuilt_restored_to_a_rebuilt_load_and_rebuilt_witho
 ERASE = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
 
 
-def test_an_erasure_that_was_not_finished_holds_through_a_rebuild(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, bronze = settings_of(run), run.table("bronze_records")
     with monkeypatch.context() as patched:
         patched.setattr(erase_key, "in_bronze", stop)
@@ -140,9 +136,7 @@ def test_an_erasure_that_a_restore_took_out_of_the_ledger_holds_through_a_rebuil
     require_sound(spark, run, is_deep=True)
 
 
-def test_a_load_that_is_claimed_while_a_rebuild_is_at_work_stops_the_rebuild(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_that_is_claimed_stops_a_rebuild(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(run)
     replayed = replay.replay
 

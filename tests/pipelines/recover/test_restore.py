@@ -71,9 +71,7 @@ def test_a_restore_is_the_way_out_where_some_or_all_tables_were_put_back_or_empt
     require_sound(spark, run)
 
 
-def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_before_is_not_published(
-    spark: SparkSession, run: Run
-) -> None:
+def test_only_a_load_of_the_ledger_is_gone_back_to_and_old_audits_are_void(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     put(spark, run, sent(6, [6]))
     bronze_to_silver.run(spark, run, settings)
@@ -96,9 +94,7 @@ def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_befo
     assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
 
 
-def test_a_claim_that_a_table_never_takes_is_given_up_by_a_restore_and_decided_anew_by_the_config_of_then(
-    spark: SparkSession, run: Run
-) -> None:
+def test_a_restore_gives_up_a_claim_that_a_table_never_takes(spark: SparkSession, run: Run) -> None:
     silver = run.table("silver_records").sql
     spark.sql(f"ALTER TABLE {silver} ADD CONSTRAINT small CHECK (sequence < 100)")
     put(spark, run, sent(6, [6, 100, 7]))

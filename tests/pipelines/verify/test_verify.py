@@ -70,9 +70,7 @@ def damaged(spark: SparkSession, run: Run, *statements: str) -> None:
         spark.sql(statement.format(**{name: run.table(name).sql for name in names}))
 
 
-def test_a_log_or_data_file_that_is_damaged_is_named_before_anything_is_read(
-    spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_log_or_data_file_is_named(spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]) -> None:
     file = data_file(lake, "silver_records")
     last = max((file.parent / "_delta_log").glob("*.json"))
     whole = last.read_bytes()
@@ -153,9 +151,7 @@ def test_a_table_restored_alone_is_named(spark: SparkSession, lake: Run) -> None
     assert "version 5 of silver_records is a RESTORE" in first["observed"]
 
 
-def test_deep_finds_a_flipped_bit_a_changed_sequence_in_either_table_and_another_decision(
-    spark: SparkSession, lake: Run, histories: Histories, tmp_path: Path
-) -> None:
+def test_deep_finds_flipped_bits_and_changed_rows(spark: SparkSession, lake: Run, histories: Histories, tmp_path: Path) -> None:
     flipped = histories.copy(sound, tmp_path / "flipped")
     file = data_file(flipped, "bronze_records")
     value = ParquetFile(file).metadata.row_group(0).column(6)

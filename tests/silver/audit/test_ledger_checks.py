@@ -115,8 +115,6 @@ def blocks(*spans: tuple[int, int, int], **named: Any) -> list[Row]:
     ],
     ids=["cut since", "joined since", "cut elsewhere", "turns", "hole", "end", "gone", "class", "state", "producer"],
 )
-def test_rejects_are_compared_by_offset_however_a_replay_cuts_their_blocks(
-    listed: list[Row], again: list[Row], differing: list[int]
-) -> None:
+def test_rejects_are_compared_by_offset_however_they_are_cut(listed: list[Row], again: list[Row], differing: list[int]) -> None:
     found = redecide.other_rejects(1, listed, again)
     assert sorted(int(each.where.rpartition(" ")[2]) for each in found) == differing

@@ -122,9 +122,7 @@ class _Registry:
         return ""
 
 
-def test_ids_that_are_listed_as_undecodable_do_not_count_against_the_schemas_of_a_load(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_listed_ids_do_not_count_against_the_schemas_of_a_load(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     records = frame(spark, [Record(number, value=prefixed(number, b"x")) for number in range(300)])
     registry = _Registry()
     run = replace(new_run(), registry=cast("SchemaRegistry", registry))

@@ -340,9 +340,7 @@ def test_what_fits_is_decoded_whatever_is_in_it(spark: SparkSession) -> None:
     assert all(len(each) == 1 for name, each in found.items() if name.startswith(("many", "by")))
 
 
-def test_a_session_without_the_function_is_refused_with_what_to_add(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_without_the_function_says_what_to_add(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_formats, "PROTOBUF_TO_AVRO", "tidemark.formats.NotThere")
     value_formats._require_protobuf.cache_clear()  # it asks each session once
     with pytest.raises(ToolError, match="lacks our own jar"):

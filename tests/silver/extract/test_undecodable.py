@@ -71,9 +71,7 @@ def held(spark: SparkSession, run: Run) -> None:
     ran(spark, run, example(run))
 
 
-def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_gold(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
+def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
     run = prepared(held)
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
     assert marks(spark, run) == [3]

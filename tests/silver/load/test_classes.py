@@ -74,7 +74,7 @@ def kept(spark: SparkSession, run: Run, topic: str) -> list[tuple[int, int]]:
     return [(row["offset"], row["sequence"]) for row in found]
 
 
-def test_a_resent_block_is_kept_out_listed_as_one_block_and_counted_with_its_jumps(spark: SparkSession, decided: Run) -> None:
+def test_a_resent_block_is_listed_as_one_and_counted_with_its_jumps(spark: SparkSession, decided: Run) -> None:
     rejects = rows(spark, decided, "silver_rejects", "resent")
     counted = rows(spark, decided, "silver_loads", "resent").select(
         "records", "accepted", "duplicate", "jumps_forward", "jumps_backward", "missing", "high_watermark_after"

@@ -112,9 +112,7 @@ def test_bronze_that_has_lost_its_last_commit_is_refused(spark: SparkSession, ru
         load_all(spark, run)
 
 
-def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_out_is_named(
-    spark: SparkSession, run: Run
-) -> None:
+def test_watermarks_that_are_emptied_under_a_load_stay_so_with_a_way_out(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(0, 1, partition=2)])
     planned = planner.plan(spark, run, BY_HEADER, recover.recover(spark, run, BY_HEADER))
     assert planned is not None
@@ -176,9 +174,7 @@ _RECORDS = 60
 _COMMITS = 4
 
 
-def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tables_of_the_reference(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_any_cutting_into_loads_gives_the_tables_of_the_reference(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     chance = random.Random(0)
     undecodable: dict[str, Undecodable] = {topic: "accept" if topic in _ACCEPTING else "quarantine" for topic in _POLICIES}
     settings = settings_of(

@@ -109,9 +109,7 @@ def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(spark
     assert {stream: marks[stream] for stream in back} == {stream: standing(spark, other)[stream] for stream in back}
 
 
-def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_a_decision_on_a_retired_stream_knows_where_it_stood(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     config = settings_of(new_run(), **{name: value for name, value in CONFIG.items() if name != "epoch"})
     loaded(spark, new_run(), config, [named(0, "a", 10), named(1, "a", 20), named(2, "a", 15), named(3, "b", 5)])
     retired(spark, new_run(), config)
@@ -150,9 +148,7 @@ def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepa
     require_sound(spark, run, is_deep=True)
 
 
-def test_maintain_retires_what_has_been_quiet_for_as_long_as_the_config_says(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_maintain_retires_what_was_quiet_for_the_time_of_the_config(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     config = settings_of(run, **CONFIG)
     loaded(spark, run, config, FIRST)
