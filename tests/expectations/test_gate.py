@@ -1,6 +1,5 @@
 """The gate over real tables: what passes, what fails, and what is recorded."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -16,7 +15,7 @@ from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from tests.conftest import Events
 from tests.support.bronze import Record
-from tests.support.prepared import History
+from tests.support.prepared import copy_of
 from tests.support.silver import load_records, message, two_loads
 
 pytestmark = pytest.mark.everywhere
@@ -24,10 +23,7 @@ pytestmark = pytest.mark.everywhere
 AN_HOUR_LATER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def loaded(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of two finished loads."""
-    return prepared(two_loads)
+loaded = copy_of(two_loads)
 
 
 def audited(spark: SparkSession, run: Run, **settings: Any) -> GateRun:

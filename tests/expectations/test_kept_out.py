@@ -1,6 +1,5 @@
 """Rows that an expectation keeps out of Gold instead of the load: `on_fail: quarantine_rows`, over real tables."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from pipelines.operate import gate_decision, requests
 from pipelines.recover import rebuild
 from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import Record, put
-from tests.support.prepared import Histories, History
+from tests.support.prepared import Histories, copy_of
 from tests.support.silver import message
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
@@ -50,10 +49,7 @@ def published(spark: SparkSession, run: Run) -> None:
     ran(spark, run, strict(run))
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of those tables."""
-    return prepared(published)
+run = copy_of(published)
 
 
 def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tuple[int, int]]:

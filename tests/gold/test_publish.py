@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold, GoldModel
-from tests.support.prepared import Histories, History
+from tests.support.prepared import Histories, copy_of
 from tests.support.silver import two_loads
 
 pytestmark = pytest.mark.everywhere
@@ -31,10 +30,7 @@ def passed(spark: SparkSession, run: Run) -> None:
     assert gate.audit(spark, run, Gate()) is not None
 
 
-@pytest.fixture
-def audited(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of the audited tables."""
-    return prepared(passed)
+audited = copy_of(passed)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
@@ -38,6 +40,16 @@ class Histories:
     def copy(self, history: History, folder: Path) -> Run:
         """A run over a copy of a history, in a folder that does not exist yet."""
         return self.copied(self.original(history), folder)
+
+
+def copy_of(history: History) -> Any:
+    """A fixture: a run over a copy of a history, to be changed."""
+
+    @pytest.fixture
+    def run(prepared: Callable[[History], Run]) -> Run:
+        return prepared(history)
+
+    return run
 
 
 def empty(spark: SparkSession, run: Run) -> None:

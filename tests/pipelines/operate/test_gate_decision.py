@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from pipelines.recover import rebuild, restore
 from pipelines.verify import run as verify
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
-from tests.support.prepared import Histories, History, empty
+from tests.support.prepared import Histories, copy_of, empty
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 
@@ -47,10 +46,7 @@ def failed(spark: SparkSession, run: Run) -> None:
         ran(spark, run, strict(run))
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of those tables."""
-    return prepared(failed)
+run = copy_of(failed)
 
 
 def strict(run: Run, **more: Any) -> Settings:

@@ -1,7 +1,6 @@
 """What a person decides, over real tables: released and discarded records, and watermarks that are reset."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from silver.load import steps as load
 from silver.rules import Rules
 from silver.state.request import Kind, Request, Reset, Wanted
 from tests.support.bronze import Record, put
-from tests.support.prepared import History, empty
+from tests.support.prepared import copy_of, empty
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, require_sound, stop
 
@@ -70,10 +69,7 @@ def versions(spark: SparkSession, run: Run) -> list[int]:
     return [tables.version(spark, run.table(name)) for name in TABLES]
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over tables without a row."""
-    return prepared(empty)
+run = copy_of(empty)
 
 
 def test_a_release_takes_what_its_filter_names_once_with_the_reason(spark: SparkSession, run: Run) -> None:

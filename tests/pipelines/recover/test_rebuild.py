@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from silver.state.request import Erase, Request
 from tests.pipelines.operate.test_requests import asked, kept, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
-from tests.support.prepared import Histories, History
+from tests.support.prepared import Histories, copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 
@@ -52,10 +51,7 @@ def decided(spark: SparkSession, run: Run) -> None:
     ran(spark, run, settings)
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of those tables."""
-    return prepared(decided)
+run = copy_of(decided)
 
 
 def test_what_would_change_is_shown_record_by_record(spark: SparkSession, histories: Histories) -> None:

@@ -1,6 +1,5 @@
 """All tables back to one load, whatever state they are in; the pipeline goes on from there and loses and repeats nothing."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
-from tests.support.prepared import History
+from tests.support.prepared import copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
 
@@ -41,10 +40,7 @@ def three_loads(spark: SparkSession, run: Run) -> None:
     ran(spark, run, settings)
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of those tables."""
-    return prepared(three_loads)
+run = copy_of(three_loads)
 
 
 def test_a_restore_is_the_way_out_where_some_or_all_tables_were_put_back_or_emptied(spark: SparkSession, run: Run) -> None:

@@ -1,6 +1,5 @@
 """`tidemark verify` over real tables: a sound lakehouse passes, and each kind of damage is named."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pipelines.verify.run import verify
 from silver.load import steps
 from silver.state.request import Request, Wanted
 from tests.support.bronze import put
-from tests.support.prepared import Histories, History
+from tests.support.prepared import Histories, copy_of
 from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, stop
@@ -47,10 +46,7 @@ def sound(spark: SparkSession, run: Run) -> None:
     load_records(spark, run, [message(11, 9, key="k9")])
 
 
-@pytest.fixture
-def lake(prepared: Callable[[History], Run]) -> Run:
-    """A copy of the sound lakehouse, to be damaged."""
-    return prepared(sound)
+lake = copy_of(sound)
 
 
 def data_file(run: Run, name: str) -> Path:

@@ -1,8 +1,9 @@
-"""Any bytes, for every type of a payload: a payload or a reason, never an error.
+"""Any bytes, for every type of a payload: a payload or a reason, never an error; drawn JSON as a strict reader takes it.
 
 A Spark job for each record would be too dear: an example is a batch of records, and the records are what is counted.
 """
 
+import random
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pyspark.sql import functions as F
 
 from silver.extract.payload import decoded
 from silver.rules import Payload
-from tests.support.decodings import decoding, records
+from tests.support import strict_json
+from tests.support.decodings import decoding, payloads, records
 from tests.support.examples import examples
 from tests.support.hostile_bytes import SCHEMA, VALUES
 
@@ -54,3 +56,15 @@ def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: Spark
             assert is_decoded in (None, row["undecodable"] is None), (value, row)
             if payload.format == "text" and is_decoded:
                 assert row["payload"] == (None if value is None else value.decode()), value
+
+
+@pytest.mark.parametrize("kind", strict_json.KINDS)
+def test_a_drawn_text_is_read_as_a_strict_reader_reads_it(spark: SparkSession, kind: str) -> None:
+    chance = random.Random(kind)
+    texts = list(dict.fromkeys(strict_json.drawn(chance) for _ in range(examples(500, 5_000))))
+
+    found = payloads(spark, Payload("json", f"v {kind}"), texts)
+
+    values = [each["v"] if isinstance(each, dict) else each for each in found]
+    read = {text: (value, strict_json.read(text, kind)) for text, value in zip(texts, values, strict=True)}
+    assert {text: each for text, each in read.items() if each[0] not in each[1]} == {}

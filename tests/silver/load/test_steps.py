@@ -25,7 +25,7 @@ from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
 from tests.support.bronze import SEQ, Record, put
 from tests.support.examples import examples
-from tests.support.prepared import History
+from tests.support.prepared import copy_of
 from tests.support.reference import Reference, Seen, Stream
 from tests.support.small_config import settings_of
 from tests.support.stages import require_sound
@@ -57,10 +57,7 @@ def loaded_twice(spark: SparkSession, run: Run) -> None:
         load_all(spark, run)
 
 
-@pytest.fixture
-def run(prepared: Callable[[History], Run]) -> Run:
-    """A run over a copy of those tables."""
-    return prepared(loaded_twice)
+run = copy_of(loaded_twice)
 
 
 def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spark: SparkSession, run: Run) -> None:
