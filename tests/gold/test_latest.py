@@ -24,7 +24,7 @@ from pipelines.verify import run as verify
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, ran, require_sound, stop
+from tests.support.stages import published, ran, require_sound, stopped_at
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
@@ -140,7 +140,7 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
 
 
 def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verify_says_so_until_then(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
     run, config = new_run(), settings_of(new_run(), policies={"late": "accept"})
     put(spark, run, [replace(Record.of(0, 1), timestamp=_AT + timedelta(hours=1)), Record.of(0, 1, partition=1)])
@@ -154,10 +154,8 @@ def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verif
     require_sound(spark, run, is_deep=True)
     put(spark, run, [Record.of(1, 2, partition=2)])
 
-    with monkeypatch.context() as patched:
-        patched.setattr(keeping, "crash_point", stop)
-        with pytest.raises(Stopped):
-            ran(spark, run, config)
+    with stopped_at(keeping, "crash_point"):
+        ran(spark, run, config)
     ran(spark, run, config)
 
     assert held(spark, run) == {("t", b"k"): (0, 0)}

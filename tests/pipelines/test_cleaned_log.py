@@ -18,7 +18,7 @@ from silver.state.request import Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, ran, require_sound, stop
+from tests.support.stages import published, ran, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -38,16 +38,14 @@ def three_commits(spark: SparkSession, run: Run, start: int = 0) -> None:
 
 
 def test_each_stage_goes_on_wherever_it_had_stood_still_and_with_what_it_claimed(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
     run = new_run()
     settings = settings_of(run, producer={"header": "producer"})  # only a named stream retires
 
     def claims_and_dies() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(steps, "append_silver", stop)
-            with pytest.raises(Stopped):
-                bronze_to_silver.run(spark, run, settings)
+        with stopped_at(steps, "append_silver"):
+            bronze_to_silver.run(spark, run, settings)
 
     three_commits(spark, run)
     assert clean(spark, run) == {"bronze_records": 4}  # before Silver's first load
@@ -79,7 +77,7 @@ def test_each_stage_goes_on_wherever_it_had_stood_still_and_with_what_it_claimed
     require_sound(spark, run, is_deep=True)
 
 
-def test_what_was_let_out_is_published_as_it_is_now(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_let_out_is_published_as_it_is_now(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run, gate={"budgets": {"late": {"critical": 0}}}, policies={"late": "accept"})
 
     def load(*records: Record) -> None:
@@ -91,10 +89,8 @@ def test_what_was_let_out_is_published_as_it_is_now(spark: SparkSession, run: Ru
     load(Record.of(2, 2), Record.of(3, 4))  # one of them is late
     with pytest.raises(GateFailedError):
         published(spark, run, settings)
-    with monkeypatch.context() as patched:
-        patched.setattr(silver_to_gold, "publish", stop)
-        with pytest.raises(Stopped):
-            gate_decision.decide(spark, run, settings, RELEASE, is_dry_run=False)
+    with stopped_at(silver_to_gold, "publish"):
+        gate_decision.decide(spark, run, settings, RELEASE, is_dry_run=False)
     load(Record.of(4, 5))  # so that the versions which the gate run audited are not the last ones
     clean(spark, run)
 

@@ -25,7 +25,7 @@ from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, loaded, published, require_sound, stop
+from tests.support.stages import loaded, published, require_sound, stopped_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
@@ -90,16 +90,14 @@ def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark
 
 
 def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
     run = new_run()
     settings = settings_of(run, maintenance={"retain_hours": 168})
     loaded(spark, run, settings, [Record.of(0, 1)])
 
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            loaded(spark, new_run(), settings, [Record.of(1, 2), Record.of(2, 1)])
+    with stopped_at(steps, "append_silver"):
+        loaded(spark, new_run(), settings, [Record.of(1, 2), Record.of(2, 1)])
     put(spark, run, [Record.of(3, 3)])
 
     done = maintained(spark, run, settings)

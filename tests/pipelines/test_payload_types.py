@@ -19,7 +19,7 @@ from silver.load import steps
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, loaded, published, ran, require_sound, stop
+from tests.support.stages import loaded, published, ran, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -113,17 +113,15 @@ def payloads(spark: SparkSession, run: Run, name: str) -> list[Any]:
     return [row["payload"] for row in rows]
 
 
-def test_a_field_can_be_added_and_not_changed(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_can_be_added_and_not_changed(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0)])
     ran(spark, run, of_schema(run, OLD))
     for schema in NO_ADDITIONS:
         with pytest.raises(ContractError, match="tidemark rebuild"):
             ran(spark, run, of_schema(run, schema))
     put(spark, run, [sent(1)])
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            ran(spark, run, of_schema(run, OLD))
+    with stopped_at(steps, "append_silver"):
+        ran(spark, run, of_schema(run, OLD))
 
     put(spark, run, [sent(2)])
     before = tables.version(spark, run.table("silver_records"))

@@ -27,7 +27,7 @@ from tests.pipelines.operate.test_requests import asked
 from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, loaded, ran, require_sound, stop
+from tests.support.stages import loaded, ran, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -43,9 +43,7 @@ def kept(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
     return [(row["topic"], row["offset"], row["load_seq"]) for row in rows]
 
 
-def test_a_topic_outside_the_config_waits_until_it_is_in(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_outside_the_config_waits_until_it_is_in(spark: SparkSession, run: Run) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
     tables.create(spark, run.table("bronze_records"), BRONZE)
     topic_registry.create(spark, run)
@@ -63,10 +61,8 @@ def test_a_topic_outside_the_config_waits_until_it_is_in(
     assert released["load_seq"] == 2
     require_sound(spark, run)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            bronze_to_silver.run(spark, run, both)  # claims, and dies
+    with stopped_at(steps, "append_silver"):
+        bronze_to_silver.run(spark, run, both)  # claims, and dies
     joined = ran(spark, run, both)  # and again what was claimed
 
     assert (joined["repeated"], joined["accepted"], joined["duplicate"], joined["other_topics"]) == ([3], 4, 1, [])

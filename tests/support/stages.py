@@ -1,8 +1,10 @@
 """The pipeline's stages over Bronze tables that a test wrote: what a run does, without a broker."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.run.context import Run
@@ -22,6 +24,15 @@ class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
 def stop(*_: object, **__: object) -> None:
     """Die, in the place of what a test replaces by this."""
     raise Stopped
+
+
+@contextlib.contextmanager
+def stopped_at(module: object, name: str) -> Iterator[None]:
+    """Have what is done here die where it would call a function of a module."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, name, stop)
+        with pytest.raises(Stopped):
+            yield
 
 
 def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[Record]) -> steps.Load:

@@ -29,7 +29,7 @@ from silver.rules import Rules
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
-from tests.support.stages import Stopped, loaded, published, require_sound, stop
+from tests.support.stages import loaded, published, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -112,7 +112,7 @@ HISTORY = [
 
 
 def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_back(
-    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, new_run: Callable[[], Run], settings: Settings
 ) -> None:
     run = new_run()
     first = loaded(spark, run, settings, HISTORY)
@@ -121,10 +121,8 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
     loaded(spark, new_run(), settings, [of(ANN, 12, 7)])
     passed_before = passed(spark, run, 2)
     looked = erased(spark, new_run(), settings, is_dry_run=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(undo, "remove_key", stop)
-        with pytest.raises(Stopped):
-            erased(spark, new_run(), settings)
+    with stopped_at(undo, "remove_key"):
+        erased(spark, new_run(), settings)
     publish(spark, new_run(), passed_before, settings.gold)
     assert tables_with_ann(spark, run) == ["gold_records", "gold_latest", "by_person"]
 
@@ -246,10 +244,8 @@ def test_what_is_undecided_or_claimed_and_what_is_left_in_a_row_or_a_file_is_sai
     assert keys(spark, run, "silver_records") == [None, BOB]
     assert main(["erase", "--topic", "t", *key, "--set", "policies.max_quarantined_share=1"]) == 0
 
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            loaded(spark, new_run(), settings, [of(BOB, 14, 52)])
+    with stopped_at(steps, "append_silver"):
+        loaded(spark, new_run(), settings, [of(BOB, 14, 52)])
     with pytest.raises(TableStateError, match="claimed and not finished"):
         erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
     assert files_with(root / "silver_records", ANN) != []

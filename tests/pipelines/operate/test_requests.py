@@ -18,7 +18,7 @@ from silver.state.request import Kind, Request, Reset, Wanted
 from tests.support.bronze import Record, put
 from tests.support.prepared import copy_of, empty
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, loaded, require_sound, stop
+from tests.support.stages import loaded, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -106,15 +106,13 @@ def test_a_release_takes_what_its_filter_names_once_with_the_reason(spark: Spark
     assert (of_jump["topic"], of_jump["missing"]) == ("jumps", 97)
 
 
-def test_no_release_doubles_and_no_bad_reset_is_written(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_release_doubles_and_no_bad_reset_is_written(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run, epoch={"header": "epoch"})
     # Offset 3 is a record of the epoch before, as Silver has it; Silver never had 4; 5 is a copy of 4.
     loaded(spark, run, settings, sent(0, [1, 2, 1, 2, 3, 3], epochs=[0, 0, 1, 0, 0, 0]))
     put(spark, run, sent(6, [2], epochs=[1]))
-    with monkeypatch.context() as patched:
-        patched.setattr(load, "advance", stop)
-        with pytest.raises(Stopped):
-            asked(spark, run, settings, "release", kind="fenced")
+    with stopped_at(load, "advance"):
+        asked(spark, run, settings, "release", kind="fenced")
     claimed = versions(spark, run)
     impossible: list[tuple[dict[str, Any], str]] = [
         ({"producer": "p", "to": 5}, r"no watermark of such a stream(.|\n)*producer p"),

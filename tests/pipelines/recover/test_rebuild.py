@@ -22,7 +22,7 @@ from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, copy_of
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound, stop
+from tests.support.stages import ran, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -101,12 +101,10 @@ def test_damaged_tables_are_rebuilt_and_restored_and_rebuilt_without_a_ledger(sp
 ERASE = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
 
 
-def test_an_unfinished_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
     settings, bronze = settings_of(run), run.table("bronze_records")
-    with monkeypatch.context() as patched:
-        patched.setattr(erase_key, "in_bronze", stop)
-        with pytest.raises(Stopped):
-            requests.carry_out(spark, run, settings, ERASE, is_dry_run=False)
+    with stopped_at(erase_key, "in_bronze"):
+        requests.carry_out(spark, run, settings, ERASE, is_dry_run=False)
 
     before = tables.version(spark, bronze)
     rebuilt(spark, run, settings)

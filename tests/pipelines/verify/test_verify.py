@@ -19,7 +19,7 @@ from tests.support.bronze import put
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, stop
+from tests.support.stages import published, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -180,13 +180,11 @@ def test_deep_finds_flipped_bits_and_changed_rows(spark: SparkSession, lake: Run
 
 
 def test_sound_tables_pass_and_rows_of_an_open_claim_are_left_out(
-    spark: SparkSession, lake: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = verify(spark, lake, is_deep=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "advance", stop)
-        with pytest.raises(Stopped):
-            load_records(spark, lake, [message(12, 10), message(13, 10)])
+    with stopped_at(steps, "advance"):
+        load_records(spark, lake, [message(12, 10), message(13, 10)])
     put(spark, lake, [message(14, 11)])
 
     found = verify(spark, lake, is_deep=False)

@@ -23,7 +23,7 @@ from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.prepared import History
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, published, ran, require_sound, stop
+from tests.support.stages import published, ran, require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -106,16 +106,14 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
 
 
 def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
     run = new_run()
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
     accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**EXAMPLE, **budget})
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            bronze_to_silver.run(spark, run, accept)
+    with stopped_at(steps, "append_silver"):
+        bronze_to_silver.run(spark, run, accept)
     assert bronze_to_silver.run(spark, new_run(), example(run))["repeated"] == [1]  # by the policy that it had claimed
     published(spark, run, accept)
     assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]

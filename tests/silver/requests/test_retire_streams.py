@@ -18,7 +18,7 @@ from silver.state.request import Request, Reset, Wanted
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, require_sound, stop
+from tests.support.stages import require_sound, stopped_at
 
 pytestmark = pytest.mark.spark
 
@@ -85,10 +85,8 @@ def came_back(spark: SparkSession, run: Run) -> None:
     config = settings_of(run, **CONFIG)
     loaded(spark, run, config, FIRST)
     assert retired(spark, run, config, is_dry_run=True) == 3
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(steps, "advance", stop)
-        with pytest.raises(Stopped):
-            retired(spark, run, config)
+    with stopped_at(steps, "advance"):
+        retired(spark, run, config)
     assert loaded(spark, run, config, [])["repeated"] == [2]
     assert standing(spark, run) == {(0, None): (None, None, 4)}
     for load_seq in (1, 2):  # runners that stood still before their last step

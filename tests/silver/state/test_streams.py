@@ -19,7 +19,7 @@ from silver.state.streams import StreamLimits, Streams
 from silver.state.watermarks import Watermarks
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, stop
+from tests.support.stages import stopped_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
@@ -88,17 +88,13 @@ def test_too_many_names_in_the_first_chunks_are_refused_before_the_others_are_re
         planner.plan(spark, new_run(), rules, recovered, StreamLimits(10), limits=Limits(records=6))
 
 
-def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     many = settings_of(new_run(), policies={"max_new_streams": None}, **BY_PRODUCER)
     few = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
     put(spark, new_run(), named("t", 1, 4))
 
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_silver", stop)
-        with pytest.raises(Stopped):
-            bronze_to_silver.run(spark, new_run(), many)
+    with stopped_at(steps, "append_silver"):
+        bronze_to_silver.run(spark, new_run(), many)
     assert bronze_to_silver.run(spark, new_run(), few)["repeated"] == [1]
 
     shown: Any = rebuild.rebuild(spark, new_run(), few, is_applied=False, reason="-", by="ann")
