@@ -21,9 +21,7 @@ def block(language: str, holding: str) -> str:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_quickstart_goes_as_the_readme_says(
-    broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_quickstart_goes_as_the_readme_has(broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     create_topic(broker.bootstrap_servers, "payments", 1)
     here = {ADDRESS: broker.bootstrap_servers}
     producer = block("python", "Producer(").replace(ADDRESS, broker.bootstrap_servers)

@@ -125,9 +125,7 @@ def test_gold_restored_alone_is_published_again_without_silver(spark: SparkSessi
         assert list(found.rows) == [(9,)]
 
 
-def test_a_broken_model_leaves_gold_and_the_others(
-    spark: SparkSession, audited: Run, gate_run: GateRun, tmp_path: Path
-) -> None:
+def test_a_broken_model_leaves_gold_and_others(spark: SparkSession, audited: Run, gate_run: GateRun, tmp_path: Path) -> None:
     by_topic = model(tmp_path, "by_topic", "SELECT topic, count(*) AS n, max(load_seq) AS upto FROM gold_records GROUP BY 1;\n")
     broken = model(tmp_path, "broken", "SELECT nonsense FROM gold_latest -- no such column")
     writes = model(tmp_path, "writes", f"DROP TABLE {audited.table('gold_records').sql}")

@@ -37,9 +37,7 @@ def three_commits(spark: SparkSession, run: Run, start: int = 0) -> None:
     put(spark, run, [Record.of(start + 4, start + 1, producer="a")])
 
 
-def test_each_stage_goes_on_wherever_it_had_stood_still_and_with_what_it_claimed(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_each_stage_goes_on_where_it_stood_still_and_with_its_claim(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     settings = settings_of(run, producer={"header": "producer"})  # only a named stream retires
 

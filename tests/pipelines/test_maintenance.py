@@ -89,9 +89,7 @@ def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark
     assert (spark.conf.get(fixed), spark.conf.get(own, None)) == (before, None)
 
 
-def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_the_version_of_an_open_claim_is_left_and_it_is_finished(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     settings = settings_of(run, maintenance={"retain_hours": 168})
     loaded(spark, run, settings, [Record.of(0, 1)])

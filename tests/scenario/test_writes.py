@@ -84,7 +84,7 @@ def test_commands_that_change_files_do_their_work_in_s3_where_every_log_was_clea
     assert not any(name.startswith("_shadow/") for name in files.sizes())
 
 
-def test_an_open_breaker_commits_nothing_and_escapes_names(
+def test_an_open_breaker_writes_nothing_and_escapes_names(
     scenario: Scenario, tell: Callable[..., Said], tmp_path: Path
 ) -> None:
     copy = scenario.copy_to(tmp_path)

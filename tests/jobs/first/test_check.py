@@ -63,9 +63,7 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
 
 
-def test_json_that_is_no_object_is_named_with_what_it_is(
-    broker: LocalBroker, topic: Callable[..., str], checked: Check
-) -> None:
+def test_json_that_is_no_object_is_named_by_what_it_is(broker: LocalBroker, topic: Callable[..., str], checked: Check) -> None:
     name = topic()
     faults = {
         b'\xef\xbb\xbf{"seq": 1}': "it begins with a byte order mark",

@@ -401,7 +401,7 @@ def copy(tmp_path: Path) -> Iterator[Callable[[SetUp], SetUp]]:
 
 
 @pytest.mark.parametrize("name", [*BROKEN, *AT_WORK])
-def test_what_a_run_refuses_is_what_check_names(
+def test_what_a_run_refuses_is_named_by_check(
     at_rest: SetUp, at_work: SetUp, copy: Callable[[SetUp], SetUp], name: str
 ) -> None:
     broken = copy(at_work if name in AT_WORK else at_rest)

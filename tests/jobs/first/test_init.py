@@ -89,9 +89,7 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
 
 
-def test_a_file_is_replaced_by_force_and_keeps_references(
-    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_replaced_by_force_and_keep_references(filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     name = filled(*sequenced(1, 2, 3))
     Path("tidemark.yml").write_text("mine")
     monkeypatch.setenv("BROKER_PASSWORD", "hunter2-hunter2")
@@ -132,9 +130,7 @@ def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Fill
     assert "nothing below is checked" in Path("tidemark.yml").read_text()
 
 
-def test_of_several_that_fit_the_first_is_taken_or_the_one_named(
-    filled: Filled, begin: Begin, broker: LocalBroker, tmp_path: Path
-) -> None:
+def test_of_several_that_fit_the_first_or_named_wins(filled: Filled, begin: Begin, broker: LocalBroker, tmp_path: Path) -> None:
     name = filled(*(Sent(b'{"id": %d, "b": %d}' % (n, n), headers=[("seq", b"%d" % n)]) for n in range(30)))
     assert "first of several that fit" in " ".join(begin(name)[1].split())
     assert load("tidemark.yml", environ={}).sequence == Extractor(header="seq")
@@ -204,9 +200,7 @@ def avro(*sequences: int) -> list[Sent]:
     return behind(7, *(written(WIDE, value) for value in values))
 
 
-def test_fields_of_avro_are_looked_at_and_are_in_the_config(
-    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_of_avro_are_looked_at_and_in_the_config(filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_USER", "registry-reader")
     monkeypatch.setenv("REGISTRY_PASSWORD", "hunter2-hunter2")
     name = filled(*avro(*range(60)), *avro(*range(40, 80)))
@@ -237,7 +231,7 @@ def test_the_header_of_another_registry_is_named(filled: Filled, begin: Begin) -
     assert f"The values of {names[1]} begin with an id of eight bytes of a schema registry, which is not read." in out
 
 
-def test_json_that_is_no_object_is_named_with_what_it_is(filled: Filled, begin: Begin) -> None:
+def test_json_that_is_no_object_is_named_by_what_it_is(filled: Filled, begin: Begin) -> None:
     values = (b'\xef\xbb\xbf{"seq": %d}', b'[{"seq": %d}]')
     names = [filled(*(Sent(value % n, headers=[("seq", b"%d" % n)]) for n in range(1, 13))) for value in values]
     _, out, _ = begin(names[0], "--topic", names[1])

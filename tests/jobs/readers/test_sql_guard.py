@@ -48,9 +48,7 @@ def refused(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
     return [query.format(**quoted) for query in queries]
 
 
-def test_no_query_writes_reads_a_file_or_reaches_out(
-    root: Path, refused: list[str], tmp_path: Path, run_command: RunCommand
-) -> None:
+def test_no_query_writes_reads_or_reaches_out(root: Path, refused: list[str], tmp_path: Path, run_command: RunCommand) -> None:
     write_config(tmp_path, root=str(root))
     before = bytes_of(tmp_path)
     for query in refused:
@@ -96,9 +94,7 @@ def test_every_view_of_duckdb_was_looked_at(root: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["sql", "SELECT 1", "--format", "parquet"], ["report", "--offline"]])
-def test_no_output_replaces_a_file_of_the_lakehouse(
-    root: Path, tmp_path: Path, command: list[str], run_command: RunCommand
-) -> None:
+def test_no_output_replaces_a_lakehouses_file(root: Path, tmp_path: Path, command: list[str], run_command: RunCommand) -> None:
     write_config(tmp_path, root=str(root))
     (tmp_path / "link").symlink_to(root / "silver_watermarks")
     commit = commit_of(root)

@@ -146,9 +146,7 @@ def test_damaged_tables_and_a_damaged_state_are_named_and_the_runs_alone_count(t
     assert state.read(state.place(settings_for(tmp_path))).run_id == "r7"
 
 
-def test_what_fails_next_to_a_run_fails_no_run_and_no_secret(
-    tmp_path: Path, ran: Ran, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_next_to_a_run_fails_and_leaks_nothing(tmp_path: Path, ran: Ran, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     (tmp_path / "file").touch()
     alerts = {"webhook": {"url": f"http://127.0.0.1:1/{SECRET}"}, "mail_command": ["/none"], "max_lag": 1}
@@ -221,9 +219,7 @@ def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None
     assert report.names == ["watch.metrics_port_failed", "run.started"]
 
 
-def test_the_file_has_every_metric_and_label_of_the_dashboard(
-    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_has_each_metric_of_the_dashboard(tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tables(tmp_path / "lakehouse")
     monkeypatch.setattr(after_run, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
     ran(Medallion(WHOLE, AUDITED), **IN_FILE)

@@ -104,9 +104,7 @@ def test_a_release_that_a_restore_took_back_is_not_marked_by_a_run_that_wakes(sp
     require_sound(spark, run, is_deep=True)
 
 
-def test_a_run_that_wakes_appends_nothing_of_undone_loads(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_wakes_appends_no_undone_load(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     put(spark, run, [*sent(4, [5, 5, 0]), *sent(0, [1], partition=1)])
     stale = claimed(spark, run)
     read_before = watermarks._marks(spark, run, stale.load_seq)
@@ -126,9 +124,7 @@ def test_a_run_that_wakes_appends_nothing_of_undone_loads(
     require_sound(spark, run)
 
 
-def test_an_undone_or_failed_erasure_leaves_bronze_whole(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undone_or_failed_erasures_leave_bronze_whole(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = claimed(spark, run, ERASE)
     with monkeypatch.context() as patched:
         patched.setattr(restore, "_finish", lambda *_: None)  # as where it cannot be finished

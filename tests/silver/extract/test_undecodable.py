@@ -105,9 +105,7 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     require_sound(spark, run, is_deep=True)
 
 
-def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}

@@ -90,9 +90,7 @@ def test_a_load_without_bronze_is_refused(spark: SparkSession, new_run: Callable
         ("UPDATE {} SET high_watermark = high_watermark - 1", "silver_watermarks", "(0, 2, 2, None)"),
     ],
 )
-def test_a_table_that_was_changed_alone_is_refused(
-    spark: SparkSession, run: Run, change: str, table: str, observed: str
-) -> None:
+def test_a_table_changed_alone_is_refused(spark: SparkSession, run: Run, change: str, table: str, observed: str) -> None:
     spark.sql(f"{change.format(run.table(table).sql)} WHERE load_seq = 2")
 
     with pytest.raises(TableStateError, match=rf"where: .*{table}") as refused:
