@@ -1,0 +1,65 @@
+"""The size of each folder, of the documents, and of what a load imports. A budget is only ever lowered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
+
+BUDGETS = {
+    "lakehouse": 14_411,
+    "bronze": 2_997,
+    "silver": 7_415,
+    "expectations": 2_886,
+    "gold": 986,
+    "pipelines": 3_343,
+    "tidemark": 1_565,
+    "jobs": 10_130,
+    "producer": 1_616,
+    "tests": 32_260,
+    "bench": 6_126,
+}
+"""Lines of Python and Java."""
+WORDS = 60_000
+DECISIONS, WORDS_OF_A_DECISION = 35, 250
+DEPENDENCIES = 24
+LOAD_MODULES, LOAD_LINES = 111, 15_022
+
+
+def _lines(folder: str) -> int:
+    files = [each for each in committed() if each.relative_to(ROOT).parts[0] == folder and each.suffix in (".py", ".java")]
+    return sum(each.read_bytes().count(b"\n") for each in files)
+
+
+@pytest.mark.parametrize("folder", BUDGETS)
+def test_a_folder_keeps_its_budget_of_lines(folder: str) -> None:
+    assert _lines(folder) <= BUDGETS[folder]
+
+
+def test_documents_and_decisions_keep_their_budget_of_words() -> None:
+    words = {each: len(each.read_text(encoding="utf-8").split()) for each in (ROOT / "docs").rglob("*.md")}
+    decisions = {each: count for each, count in words.items() if each.parent.name == "decisions" and each.name != "README.md"}
+    assert sum(words.values()) <= WORDS
+    assert len(decisions) <= DECISIONS
+    assert {each.name: count for each, count in decisions.items() if count > WORDS_OF_A_DECISION} == {}
+
+
+def test_required_dependencies_keep_their_budget() -> None:
+    assert len(PROJECT["project"]["dependencies"]) <= DEPENDENCIES
+
+
+def test_a_load_imports_at_most_its_budget_of_our_modules() -> None:
+    code = f"""
+import sys
+import silver.load.steps
+own = [each for name, each in sys.modules.items() if name.partition(".")[0] in {PACKAGES!r}]
+files = {{each.__file__ for each in own if getattr(each, "__file__", None)}}
+print(len(files), sum(open(each, "rb").read().count(b"\\n") for each in files))
+"""
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    modules, lines = map(int, printed.split())
+    assert modules <= LOAD_MODULES
+    assert lines <= LOAD_LINES
