@@ -1,6 +1,6 @@
 """Summaries of Silver's tables, in few rows, each in one narrow pass. Pure: nothing is read or written here.
 
-Numbers are counted as bits of 64-bit words, as in `silver.decide.islands`: exact, and little is shuffled however many there
+Numbers are counted as bits of 64-bit words, as in `lakehouse.spark.bitmaps`: exact, and little is shuffled however many there
 are.
 """
 

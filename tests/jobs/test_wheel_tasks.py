@@ -41,6 +41,6 @@ def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volu
     assert spark.read.table(named.table("gold_records").sql).count() == 3
 
     files = sorted((volume / "_reports").glob("*.json"))
-    silver, gate, gold, _ = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    silver, gate, gold = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     assert (silver["silver"]["accepted"], gate["gate"]["passed"], gold["gold"]["records"]) == (3, True, 3)
     spark.sql("DROP DATABASE tidemark_tasks CASCADE")

@@ -46,11 +46,11 @@ TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "d@2", "t", "t@3", "ab", *"cd
 
 
 @settings(
-    max_examples=examples(2, 6),
+    max_examples=examples(4, 20),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
     deadline=None,
 )
-@given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, VALUES | JSON | st.none()), min_size=400, max_size=400))
+@given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, VALUES | JSON | st.none()), min_size=100, max_size=100))
 def test_a_record_is_read_by_its_topics_sources_as_spark_reads_it(spark: SparkSession, records: list[Any]) -> None:
     rows = [
         {

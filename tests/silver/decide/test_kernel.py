@@ -68,16 +68,17 @@ def gaps_of(found: Decision) -> dict[Stream, list[tuple[int, int, int]]]:
     return dict(told)
 
 
-def require_alike(records: Sequence[Island], known: Mapping[Stream, Ordinal], rules: Rules, sizes: Iterable[int]) -> None:
-    """Require of each size of a chunk what the fold makes of the records."""
+def require_as_folded(
+    decisions: Iterable[Decision], records: Sequence[Island], known: Mapping[Stream, Ordinal], rules: Rules
+) -> None:
+    """Require of each decision what the fold makes of the records."""
     ordered = sorted(records, key=lambda each: (by_name(each.stream), each.first_offset))
     expected = sorted(fold(ordered, known, rules), key=str)
     missing = {stream: ranges for stream, ranges in gaps(ordered, known, rules).items() if ranges}
-    for size in sizes:
-        found = decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0)
+    for nth, found in enumerate(decisions):
         assert found.segments.schema == SEGMENT
-        assert sorted(segments_of(found.segments), key=str) == expected, size
-        assert gaps_of(found) == missing, size
+        assert sorted(segments_of(found.segments), key=str) == expected, nth
+        assert gaps_of(found) == missing, nth
 
 
 def _record(record: Seen) -> Island:
@@ -87,8 +88,8 @@ def _record(record: Seen) -> Island:
 
 
 @settings(max_examples=examples(100, 5_000), deadline=None)
-@given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]), size=st.integers(1, 9))
-def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None, size: int) -> None:
+@given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]))
+def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None) -> None:
     rules = Rules(Source("value"), max_jump=max_jump, contiguous=True)
     reference = Reference(max_jump=max_jump)
     for load, records in enumerate(log.loads):
@@ -96,9 +97,9 @@ def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump:
         reference.take(records)
         arrived = [_record(record) for record in sent]
 
-        require_alike(arrived, before, rules, [len(arrived) + 1, size])
-
         whole = decided([arrived], before, rules)
+        require_as_folded([whole], arrived, before, rules)
+
         kinds = _kinds(whole.segments, sent)
         told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the comparison comes after
         assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
@@ -162,7 +163,9 @@ def test_a_history_is_decided_alike_in_chunks_of_every_size(
     records: list[Island], known: dict[Stream, Ordinal], max_jump: int | None
 ) -> None:
     rules = Rules(Source("header", "seq"), max_jump=max_jump, contiguous=True, topics=(("u", Policy(None, contiguous=True)),))
-    require_alike(records, known, rules, range(1, len(records) + 2))
+    sizes = range(1, len(records) + 2)
+    chunked = (decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0) for size in sizes)
+    require_as_folded(chunked, records, known, rules)
 
 
 def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes_and_gaps_are_those_of_contiguous_topics() -> None:
