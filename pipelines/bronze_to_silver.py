@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.silver import Stream
-    from lakehouse.run.context import Run
+    from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Settings
     from silver.state.plan import Plan
 
@@ -57,7 +58,25 @@ NOTHING: dict[str, object] = {
 }
 
 _SAMPLES = 5
-"""Rejects of each class that a preview shows."""
+"""Rejects of each class that a preview shows, and schemas that do not fit in the result of a run."""
+
+
+class _KeptMisfits:
+    """Forwards a run's events, and keeps which schemas of a registry do not fit the payload."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._found: set[str] = set()
+
+    def event(self, name: str, **fields: object) -> None:
+        """Forward an event."""
+        if name == "silver.schema_misfit":
+            self._found.add(f"schema {fields['schema_id']}: {fields['why']}")
+        self._report.event(name, **fields)
+
+    def first(self) -> list[str]:
+        """The first of them, each with the reason."""
+        return sorted(self._found)[:_SAMPLES]
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
@@ -72,6 +91,8 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         TableStateError: The ledger belongs to another pipeline.
     """
     started = time.monotonic()
+    misfits = _KeptMisfits(run.report)
+    run = replace(run, report=misfits)
     rules = Rules.of(settings)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
@@ -98,6 +119,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         "records": sum(done.records for done in loads),
         **counts,
         "undecodable": sum(done.undecodable for done in loads),
+        "schema_misfits": misfits.first(),
         "other_topics": others,
         "seconds": round(time.monotonic() - started, 3),
     }

@@ -69,6 +69,7 @@ class SilverResult(Counts):
         loads: The numbers of its loads; none if Bronze gained nothing.
         repeated: Those of them that an earlier run had begun.
         undecodable: How many of the invalid records have a sequence, and a value that could not be decoded.
+        schema_misfits: The first schemas of a registry whose values cannot be decoded into the payload's fields, and why.
         other_topics: Topics that Bronze holds and the config does not name; no load decides them.
         seconds: Duration.
     """
@@ -76,6 +77,7 @@ class SilverResult(Counts):
     loads: tuple[int, ...]
     repeated: tuple[int, ...]
     undecodable: int
+    schema_misfits: tuple[str, ...]
     other_topics: tuple[str, ...]
     seconds: float
 

@@ -195,7 +195,7 @@ def test_avro_json_and_protobuf_reach_gold_and_resends_and_unknown_ids_do_not(
     with pytest.raises(RegistryError, match="cannot be reached"):
         medallion.run(job_with(url=f"http://127.0.0.1:{free_port()}"))
     job = job_with(undecodable_ids=[4711])
-    medallion.run(job)
+    silver: Any = medallion.run(job)["silver"]
 
     ann, bob = {"name": "ann", "wears": "S"}, {"name": "bob", "wears": "L"}
     second = {"id": "b", "amount": 0.0, "by": {"name": "ann"}, "at": datetime(2026, 11, 21, 9, tzinfo=UTC)}
@@ -220,6 +220,7 @@ def test_avro_json_and_protobuf_reach_gold_and_resends_and_unknown_ids_do_not(
     misfits = run.report.named("silver.schema_misfit")  # type: ignore[attr-defined] # the fixture's report
     whys = {(each["schema_id"], each["why"]) for each in misfits}
     assert whys == {(odd, "shop.Odd: id is int64, and STRING is wanted"), (wrong, "it is no Protobuf schema")}
+    assert silver["schema_misfits"] == sorted(f"schema {number}: {why}" for number, why in whys)
     bronze = spark.read.table(run.table("bronze_records").sql).where("rules_fingerprint IS NOT NULL")
     read_at_ingest = {row["topic"]: row["count"] for row in bronze.groupBy("topic").count().collect()}
     assert read_at_ingest == {json_orders.topic: 4, plain.topic: 2}
