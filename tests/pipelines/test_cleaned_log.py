@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import gate
+from gold import publish
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.run.context import Run
@@ -87,7 +88,7 @@ def test_what_was_let_out_is_published_as_it_is_now(spark: SparkSession, run: Ru
     load(Record.of(2, 2), Record.of(3, 4))  # one of them is late
     with pytest.raises(GateFailedError):
         published(spark, run, settings)
-    with stopped_at(silver_to_gold, "publish"):
+    with stopped_at(publish, "publish"):
         gate_decision.decide(spark, run, settings, RELEASE, is_dry_run=False)
     load(Record.of(4, 5))  # so that the versions which the gate run audited are not the last ones
     clean(spark, run)

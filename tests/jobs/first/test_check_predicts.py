@@ -323,7 +323,6 @@ BROKEN: dict[str, Callable[[SetUp], None]] = {
         "silver_records", minReaderVersion=3, readerFeatures=["x"], writerFeatures=["x"]
     ),
     "Bronze lacks the feature of a property": needing("bronze_records", writerFeatures=["invariants"]),
-    "Bronze needs a writer's feature": needing("bronze_records", writerFeatures=[*FEATURES, "x"]),
     "Gold needs a writer's feature": needing("gold_records", writerFeatures=[*FEATURES, "x"]),
     "the ledger needs a version of the protocol": needing("silver_loads", minReaderVersion=99, minWriterVersion=99),
     "a model of a column that is not there": model("SELECT payload.name FROM gold_records"),
