@@ -57,7 +57,7 @@ PARTS = (
     Part(
         SHAPES,
         "Shapes",
-        "A load of each shape that numbers have, values of 192 bytes, 8 partitions, beside the same commits, bare: a copy of\n"
+        "A load of each shape of numbers, values of 192 bytes, 8 partitions, next to the same commits, bare: a copy of\n"
         "all rows, and as many rows of ledger, rejects and watermarks. Bronze is made up by Spark.",
         "make bench-scale",
         marks.of_shapes,

@@ -1,4 +1,4 @@
-"""A load of each shape that the numbers of real topics have, beside the same commits, bare. Bronze is made up by Spark."""
+"""Measures a load of each shape of real numbers, next to the same commits alone. Spark generates Bronze."""
 
 from __future__ import annotations
 

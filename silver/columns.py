@@ -94,5 +94,5 @@ def segment_of(rows: pa.Table, segments: pa.Table, of: Sequence[str]) -> Numbers
 
 
 def lasts_of(starts: Numbers, rows: int) -> Numbers:
-    """The last row of each group, of which the first is given."""
+    """The last row of each group, from the first row of each."""
     return np.append(starts, rows)[1:] - 1

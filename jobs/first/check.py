@@ -53,7 +53,7 @@ _MOST_IDS = 256
 _UNREAD = "topics"
 """The finding where librdkafka cannot read a sample."""
 _NEEDED = {
-    "bronze": "topics that can be read on from where Bronze stands",
+    "bronze": "topics that can be read from Bronze's last offsets on",
     "silver": "tables that belong together, made by these rules, and records that wait which a load may take",
     "gate": "loads that wait which pass",
     "gold": "tables of this version, and models that can be made",

@@ -697,7 +697,7 @@ def _looked_at(overall: Topic, names: Sequence[str], wanted: Sequence[str]) -> I
     said = f"Looked at {records}, from the beginnings and ends of {partitions}."
     if empty := [each for each in wanted if each not in names]:
         said += f" No records yet, so nothing is said of them: {_listed(empty)}."
-    said += " Fewer than were asked for: they are large, or come slowly." if sample.is_cut_short else ""
+    said += " Fewer than requested: they are large, or arrive slowly." if sample.is_cut_short else ""
     if found.headers_unread:
         said += f" {found.headers_unread:,} records have a header whose name is no UTF-8: of these no header was read."
     said += f" {found.left_out:,} further names were not looked at." if found.left_out else ""

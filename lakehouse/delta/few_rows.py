@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
 """What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
 _DECODED = 4
-"""How many times as large what was read may be once it is no longer as it was in the files."""
+"""Limit on the decoded size, as a multiple of the size in the files."""
 _MOST_APPENDED, _NARROW_AT_ONCE = 250_000, 65_536
 """Rows of short columns that are few, and how many of them are read at once."""
 _MOST_PATHS = 32

@@ -125,7 +125,7 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 def require_writable(spark: SparkSession, table: Table) -> None:
     """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
 
-    Of an append-only table nothing is checked: what Delta lets one do there writes a file, even of no rows.
+    An append-only table is not checked: each statement that Delta allows there writes a file, even without rows.
 
     Raises:
         TableStateError: This session cannot work with the table's features of Delta.
@@ -588,7 +588,7 @@ def last_metadata(spark: SparkSession, table: Table) -> str | None:
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:
-    """Commit; once more if somebody changed the table's properties meanwhile. Delta decides anew whether it takes the rows."""
+    """Commit; once more if another writer changed the table's properties meanwhile. Delta then checks the rows again."""
     for tries_left in (1, 0):
         try:
             writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)

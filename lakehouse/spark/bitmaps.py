@@ -38,7 +38,7 @@ _BLOCK_BITS = 12
 
 
 def at_offsets(spark: SparkSession, records: DataFrame, wanted: pa.Table) -> DataFrame:
-    """The records at some offsets, of which there may be millions: a record is looked up in the bitmap of its block.
+    """The records at some offsets, perhaps millions of them. Each record is looked up in the bitmap of its block.
 
     Args:
         spark: The session.

@@ -1,6 +1,6 @@
 """Decide key columns: the class of each record, as segments. Pure, on Arrow and numpy, whatever the shape of the numbers.
 
-Rule: DESIGN section 1. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
+Rule: docs/rule.md. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
 stream's watermark and above every earlier one of the load. Others of the same epoch are suspects, see `silver.suspects`.
 
 The columns are sorted by stream and offset once. A running maximum of each stream then decides all records at once: the values

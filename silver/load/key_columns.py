@@ -23,7 +23,7 @@ _BITS = 16
 """A load that is too large is cut between ranges of 2^16 offsets."""
 _TEXTS = ("topic", "producer", "problem")
 _LONG_NAME = 64
-"""Bytes of a producer's name; a longer one comes to the driver once, not with every record."""
+"""Bytes of a producer's name; a longer one is sent to the driver once, not with every record."""
 _HASHED = "\x00sha256:"
 """Stands before the hash of a long name. A name that begins so and is as long as a hash with it is long itself."""
 

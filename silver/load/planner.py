@@ -158,7 +158,7 @@ def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules:
     return _Keys(pinned, rules, records, chunks)
 
 
-def _decide(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
+def _decide(  # noqa: PLR0913 -- it is a step of `plan_range`
     spark: SparkSession, run: Run, keys: _Keys, streams: Streams, *, load_seq: int, limits: Limits
 ) -> Found:
     """Step 2. Decide the records chunk by chunk, and classify the suspects of all."""
@@ -175,7 +175,7 @@ def _decide(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
     return classify(spark, keys.chunks, keys.records, keys.rules, resolve=resolve, known=known, limits=limits)
 
 
-def _summarise(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
+def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
     spark: SparkSession, run: Run, keys: _Keys, found: Found, *, watermarks: Watermarks, claim: dict[str, object]
 ) -> Plan:
     """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is lacking."""
@@ -249,7 +249,7 @@ class Found(NamedTuple):
     gaps: pa.Table
 
 
-def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
+def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     spark: SparkSession,
     chunks: Iterable[pa.Table],
     records: DataFrame,

@@ -79,7 +79,7 @@ def classify_suspects(
     return pa.concat_tables(parts)
 
 
-def _compared(  # noqa: PLR0913, PLR0917 -- as `classify_suspects`, of which it is a part
+def _compared(  # noqa: PLR0913, PLR0917 -- it is a part of `classify_suspects`
     spark: SparkSession, decided: Decision, found: pa.Table, records: Records, earlier: KnownRecords, limits: Limits
 ) -> pa.Table:
     """The rows of `Comparison` for all suspects."""
