@@ -60,16 +60,16 @@ format: dev  ## Fix what ruff can fix, and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: dev  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour)
+bench: dev  ## Measure loads of each shape of numbers, small runs and the peers, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m bench.run --save
 
-bench-scale: dev  ## Measure shapes of numbers, growth, 50,000 streams, a cold run, Kafka to Gold, a backfill and readers in S3 (half an hour)
-	@$(BIN)/python -m bench.run --only shapes growth streams cold whole backfill readers --save
+bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and readers in S3 (half an hour)
+	@$(BIN)/python -m bench.run --only growth streams cold whole readers --save
 
 bench-endless: dev  ## Measure a thousand runs in one process: how long they take, what memory and tables hold (three hours)
 	@$(BIN)/python -m bench.run --only endless --save
 
-tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
+tour: dev  ## Count the files that a reader of one load and of one record passes through
 	@$(BIN)/python -m bench.tour
 
 mutants: dev  ## Apply 70 small faults to copies of the core, one at a time, and expect tests to catch each (40 minutes)

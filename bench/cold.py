@@ -1,4 +1,4 @@
-"""Cold: `tidemark run` and commands that need Spark, each as a process of its own; how much of that is Spark's own start."""
+"""Measures `tidemark run` and `tidemark verify` in processes of their own, and Spark's own start."""
 
 from __future__ import annotations
 
@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 
 BARE_PROCESS = "its eight commits, bare, in another"
 COLD, SPARK_START = "tidemark run, its own process", "Spark's own start, in another"
+VERIFY = "tidemark verify, its own process"
 NOTHING_NEW, FEW_NEW, SMALL = "0 new", "1,000 new", "small tables"
-COMMANDS = {
-    "tidemark gate show": ["gate", "show"],
-    "tidemark verify": ["verify"],
-    "tidemark order": ["order"],
-    "tidemark maintain --dry-run": ["maintain", "--dry-run"],
-}
-"""What people ask of small tables, and wait for."""
 
 _RECORDS, _FEW = 2_000, 1_000
 _OPEN = """
@@ -39,10 +33,10 @@ assert open_session("tidemark-bench").sql("SELECT 1").collect()[0][0] == 1
 
 
 def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
-    """Read a small topic once; then run on nothing new and on a thousand records, ask, and start Spark alone, in turns.
+    """Read a small topic once; then run on nothing new and on a thousand records, verify, and start Spark alone, in turns.
 
     Raises:
-        WrongResultError: A run read something else than it had to.
+        WrongResultError: A run read another number of records than were sent.
     """
     sitting.tell(f"Cold: sending {_RECORDS:,} records, and reading them once")
     topic = plan_topic("cold", _RECORDS)
@@ -50,7 +44,7 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
     config = write_config(servers, topic.name, folder / "cold")
     tidemark, options = str(Path(sys.executable).with_name("tidemark")), ["--json", "--config", str(config)]
     run = [tidemark, "run", *options]
-    for expected in (_RECORDS, 0):  # what the operating system keeps of the files is there from now on
+    for expected in (_RECORDS, 0):  # the second one fills the page cache
         _require_records(subprocess.run(run, check=True, capture_output=True, text=True).stdout, expected)
     highest = max(topic.unique)
     bare = Job(RUN, servers=servers, topic=topic.name, work=str(folder / "bare-commits"))
@@ -61,7 +55,7 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
         steps: list[Callable[[], object]] = [
             lambda: _require_records(_measure(sitting, COLD, NOTHING_NEW, run), 0),
             lambda: _measure(sitting, SPARK_START, "", [sys.executable, "-c", _OPEN]),
-            *(partial(_measure, sitting, name, SMALL, [tidemark, *words, *options]) for name, words in COMMANDS.items()),
+            lambda: _measure(sitting, VERIFY, SMALL, [tidemark, "verify", *options]),
         ]
         for step in steps if nth % 2 else reversed(steps):
             step()
@@ -86,7 +80,7 @@ def _bare_command(bare: Job, first_offset: int) -> list[str]:
 
 def _measure(sitting: Sitting, name: str, pattern: str, command: list[str]) -> str:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        # What it says fits into the pipes. Its JVM holds them too, and ends a moment later: that is nobody's waiting.
+        # Its output fits into the pipes. Its JVM holds them too, and ends a moment later, which is not measured.
         sitting.measure(name, pattern, 0, process.wait, watched=process.pid)
         said, errors = process.communicate()
     require(f"the end of {name}: {errors}", observed=process.returncode, expected=0)

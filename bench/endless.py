@@ -1,31 +1,33 @@
-"""Run after run in one process, as `tidemark run --every` does it, with maintenance in between: what grows, what does not."""
+"""Measures run after run in one process, as `tidemark run --every` does, with maintenance in between."""
 
 from __future__ import annotations
 
 import os
 import signal
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from bench.loads import Silent, settings_of
 from bench.machine import held_bytes
-from bench.peers.figures import percentile
 from bench.peers.sizes import written
 from bench.sitting import require
+from bench.small import NEW_RECORDS
 from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
-from bench.warm import NEW_RECORDS
 from jobs.run.loop import run_every
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.loads import Place
     from bench.sitting import Sitting
     from bench.topics import Topic
 
 RUNS = 1_000
 TENTHS = 10
-"""A sitting is told in tenths, each after a maintenance."""
+"""Facts are kept by tenths of the runs, each after a maintenance."""
 MEDIAN, SLOWEST = "a run, median", "a run, 99 of 100 faster"
 HEAP, SPARK, PYTHON = "Spark's heap, what is live", "resident memory, Spark", "resident memory, Python"
 LIVE, KEPT, LOGS = "files of the tables' last versions", "files on disk", "files of the logs on disk"
@@ -38,7 +40,7 @@ def measure(sitting: Sitting, place: Place, runs: int) -> None:
     """Run on a thousand new records again and again.
 
     Raises:
-        WrongResultError: A run read something else than it had to.
+        WrongResultError: A run accepted another number of records.
     """
     topic = plan_topic("endless", _FIRST)
     send_topic(place.servers, topic)
@@ -92,3 +94,12 @@ class _Loop:
         logs = sum(written(folder / "_delta_log")[1] for folder in folders)
         self._sitting.count(KEPT, name, sum(written(folder)[1] for folder in folders) - logs, "files")
         self._sitting.count(LOGS, name, logs, "files")
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest value that so many percent of all values do not exceed (nearest rank).
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 50), percentile([4.0, 1.0, 3.0, 2.0], 99)
+    (2.0, 4.0)
+    """
+    return sorted(values)[ceil(percent / 100 * len(values)) - 1]

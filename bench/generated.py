@@ -1,4 +1,4 @@
-"""Records that Spark makes up in Bronze: for histories that would take hours through a broker."""
+"""Records that Spark generates in Bronze: for histories that would take hours through a broker."""
 
 from __future__ import annotations
 
@@ -12,26 +12,44 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import ERASED_IN_BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.table import BRONZE_RECORDS
+from silver.load import steps
+from silver.rules import Rules
+from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from lakehouse.run.context import Run
     from lakehouse.table import Table
 
 TOPIC = "generated"
 NOISE_BYTES = 32
 """How long a value is for each piece of noise in it."""
 PRODUCER_HEADER = "producer"
+RULES = Rules(Source("header", HEADER))
+"""How generated records without a producer are read."""
+
+_NOISE = 6
+"""Values of 192 bytes in a history."""
 
 
-def append_records(spark: SparkSession, bronze: Table, records: int, after: int) -> int:
-    """Append records to Bronze in one commit, equally many to each partition, numbered on; values of 32 bytes.
+def fill_silver(spark: SparkSession, run: Run, records: int) -> None:
+    """Create Bronze and Silver, and load a history: values of 192 bytes, equally many records in each partition."""
+    create_tables(spark, run, RULES)
+    append_records(spark, run.table(BRONZE_RECORDS), records, 0, noise=_NOISE)
+    steps.load_once(spark, run, RULES)
+
+
+def append_records(spark: SparkSession, bronze: Table, records: int, after: int, *, noise: int = 1) -> int:
+    """Append records to Bronze in one commit, equally many to each partition, numbered on.
 
     Args:
         spark: The session.
-        bronze: The table, which is made if it is not there.
+        bronze: The table, which is created if it is missing.
         records: How many.
         after: How many Bronze has already.
+        noise: How many pieces of 32 bytes a value is made of.
 
     Returns:
         Bronze's version after it.
@@ -41,7 +59,7 @@ def append_records(spark: SparkSession, bronze: Table, records: int, after: int)
     numbered = spark.range(0, records, 1, PARTITIONS).select(
         (F.col("id") % PARTITIONS).cast("int").alias("partition"), offset.alias("offset"), (offset + 1).alias("seq")
     )
-    tables.append(bronze_rows(numbered, TOPIC), bronze, BRONZE)
+    tables.append(bronze_rows(numbered, TOPIC, noise=noise), bronze, BRONZE)
     return tables.version(spark, bronze)
 
 

@@ -1,4 +1,4 @@
-"""Pieces of the page: Markdown tables, and what is said where the machine was busy."""
+"""Pieces of the page: Markdown tables, and the warning for a busy machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SHOWN_DISTURBANCES = 10
-_WORDS = frozenset({"what it is", "timed on", "unit"})
 
 
 def table(head: Iterable[str], lines: Iterable[Sequence[str]], words: int = 1) -> str:
@@ -20,12 +19,12 @@ def table(head: Iterable[str], lines: Iterable[Sequence[str]], words: int = 1) -
     '| peer | seconds |\n| --- | ---: |\n| copy | 1.5 |\n'
     """
     names = list(head)
-    rules = ["---" if place < words or name in _WORDS else "---:" for place, name in enumerate(names)]
+    rules = ["---" if place < words else "---:" for place in range(len(names))]
     return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *lines))
 
 
 def disturbed(disturbances: Sequence[str]) -> str:
-    """That figures do not count, and why; nothing where they do."""
+    """A warning that figures do not count, and why; empty if they do."""
     if not disturbances:
         return ""
     more = len(disturbances) - _SHOWN_DISTURBANCES

@@ -1,4 +1,4 @@
-"""What the commands that read cost on tables in a folder and in S3: the same tables, in turns, a process each."""
+"""Measures the commands that read, on the same tables in a folder and in S3, in turns, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import LocalFileSystem, copy_files
 
-from bench.loads import Place, settings_of, write_config
-from bench.look import LookPipeline
-from bench.sitting import require
+from bench.generated import TOPIC, fill_silver
+from bench.loads import Place, Silent, settings_of, write_config
+from bench.sitting import Sitting, require
+from lakehouse.run.context import Run
+from lakehouse.table import Lakehouse
 from pipelines import silver_to_gold
 from tests.support.object_store import BUCKET, object_store, storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bench.sitting import Sitting
-
 READERS = ("status", "why", "sql", "report")
 FOLDER, S3 = "in a folder", "in S3"
-_NAME = "readers"
+_NAME, _SERVERS = "readers", "localhost:1"
 _ARGUMENTS = {
-    "why": ["look", "0", "7"],
+    "why": [TOPIC, "0", "7"],
     "sql": ["SELECT count(*) AS n FROM gold_records WHERE sequence > 0"],
     "report": ["--offline"],
 }
 
 
 def measure(sitting: Sitting, spark: SparkSession, folder: Path, history: int, rounds: int) -> None:
-    """Make a history with its Gold, copy it into a bucket, and ask both.
+    """Make a history with its Gold, copy it into a bucket, and run each command on both.
 
     Raises:
         WrongResultError: A command failed, or counted something else.
     """
     sitting.tell(f"Readers: making {history:,} records")
-    place = Place(spark, "localhost:1", folder)
-    pipeline = LookPipeline(place, history, _NAME)
-    root = Path(str(pipeline.run.lakehouse.root))
-    settings = settings_of(place, _NAME, root)
-    silver_to_gold.run_gate(spark, pipeline.run, settings)
-    silver_to_gold.run_gold(spark, pipeline.run, settings)
-    configs = {FOLDER: write_config(place.servers, _NAME, root)}
+    root = folder / _NAME
+    config = write_config(_SERVERS, TOPIC, root)
+    run, settings = Run("bench", Lakehouse(root=str(root)), Silent()), settings_of(Place(spark, _SERVERS, folder), TOPIC, root)
+    fill_silver(spark, run, history)
+    silver_to_gold.run_gate(spark, run, settings)
+    silver_to_gold.run_gold(spark, run, settings)
+    configs = {FOLDER: config}
     with object_store(folder / "store") as port:
         given = storage(port)
         copy_files(str(root), f"{BUCKET}/{_NAME}", source_filesystem=LocalFileSystem(), destination_filesystem=given.files())
@@ -55,30 +55,24 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, history: int, r
         configs[S3] = folder / "s3.yml"
         configs[S3].write_text(json.dumps(stored), encoding="utf-8")
         for nth in range(rounds + 1):
-            if nth:  # what the operating system keeps of the files is there after the first
+            if nth:  # the first round fills the page cache
                 sitting.start_round()
             for name in READERS:
                 for where in configs if nth % 2 else reversed(configs):
-                    _measure(sitting if nth else None, name, where, configs[where], history)
+                    _measure(sitting if nth else Sitting(), name, where, configs[where], history)
 
 
-def _measure(sitting: Sitting | None, name: str, where: str, config: Path, history: int) -> None:
+def _measure(sitting: Sitting, name: str, where: str, config: Path, history: int) -> None:
     program = Path(sys.executable).with_name("tidemark")
     command = [str(program), name, "--config", str(config), "--json", *_ARGUMENTS.get(name, [])]
-    said: list[str] = []
-
-    def ask() -> None:
-        said.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-    if sitting:
-        sitting.measure(f"tidemark {name}", where, 0, ask)
-    else:
-        ask()
-    require(f"what {name} counts {where}", observed=_counted(name, json.loads(said[0]), history), expected=history)
+    done = sitting.measure(
+        f"tidemark {name}", where, 0, lambda: subprocess.run(command, check=True, capture_output=True, text=True)
+    )
+    require(f"what {name} counts {where}", observed=_counted(name, json.loads(done.stdout), history), expected=history)
 
 
 def _counted(name: str, found: Any, history: int) -> int:
-    """The accepted records that a command counts; `why` tells of one only, which must be one of them."""
+    """The accepted records that a command counts; `why` finds one of them."""
     if name == "sql":
         return int(found[0]["n"])
     if name == "why":

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-BRONZE, COPY, SILVER = "Kafka to Bronze", "plain copy", "Silver load"
-CLEAN, LOOK = "Silver load, all new", "Silver load, half suspects"
-WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
-BARE_COMMITS = "its eight commits, bare"
-VERIFY = "verify, all checks but --deep"
-CHECKED, UNCHECKED = "Silver load, with its checks", "Silver load, without checks"
-SQL = "tidemark sql, its own process"
-RECOVERY = "next run after a load was cut off"
-
 
 class WrongResultError(Exception):
     """A result is not what it has to be: its time means nothing."""

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 HEADER = "seq"
 PARTITIONS = 8
 
-NONE, RESENT = "none", "resent"
-RESENT_SHARE = {NONE: 0.0, RESENT: 0.05}
-"""The patterns: which share of the records is sent for the second time."""
-
-VALUE_BYTES = 200
-
+_VALUE_BYTES = 200
 _BLOCK_RECORDS = 10_000
 _KEYS_PER_PARTITION = 125
 _TURN_RECORDS = 500
@@ -35,7 +30,7 @@ _STRIDE = 2_654_435_761
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of one pattern.
+    """A topic and what is sent to it.
 
     Attributes:
         name: Its name.
@@ -43,14 +38,12 @@ class Topic:
         resends: Blocks that are sent again: partition, first and last sequence.
         swaps: Blocks that change places with as many records after them: partition, first and last sequence. The records
             of a block are late then: each comes below one that its partition had before.
-        value_bytes: How long each value is.
     """
 
     name: str
     unique: tuple[int, ...]
     resends: tuple[tuple[int, int, int], ...] = ()
     swaps: tuple[tuple[int, int, int], ...] = ()
-    value_bytes: int = VALUE_BYTES
 
     @property
     def records(self) -> int:
@@ -62,13 +55,8 @@ class Topic:
         """The records that come for the first time, and below one that their partition had before."""
         return sum(last - first + 1 for _, first, last in self.swaps)
 
-    @property
-    def value_megabytes(self) -> float:
-        """All values together."""
-        return self.records * self.value_bytes / 1e6
 
-
-def plan_topic(name: str, records: int, *, resent_share: float = 0.0, value_bytes: int = VALUE_BYTES) -> Topic:
+def plan_topic(name: str, records: int, *, resent_share: float = 0.0) -> Topic:
     """A topic of so many records, of which a share is sent again in blocks of 10,000, or of half a partition if that is less.
 
     >>> topic = plan_topic("t", 20_000, resent_share=0.05)
@@ -87,7 +75,7 @@ def plan_topic(name: str, records: int, *, resent_share: float = 0.0, value_byte
         # Spread over the partition: the block ends at equal distances, the first one half-way where there is only one.
         last = (unique[partition] - length) * (nth + 1) // (blocks // PARTITIONS + 2) + length
         resends.append((partition, last - length + 1, last))
-    return Topic(name, unique, tuple(resends), value_bytes=value_bytes)
+    return Topic(name, unique, tuple(resends))
 
 
 def swap_blocks(topic: Topic) -> Topic:
@@ -121,10 +109,10 @@ def send_first(servers: str, topic: Topic, records: int) -> Callable[[], None]:
     return lambda: require_all(produce(servers, topic.name, outgoing), topic.records - records)
 
 
-def send_more(servers: str, topic: str, first: int, records: int, *, value_bytes: int = VALUE_BYTES) -> None:
+def send_more(servers: str, topic: str, first: int, records: int) -> None:
     """Send further records to the topic, from a sequence on, equally many to each partition."""
     numbers = range(first, first + records // PARTITIONS)
-    more = (_record(partition, number, value_bytes) for number in numbers for partition in range(PARTITIONS))
+    more = (_record(partition, number) for number in numbers for partition in range(PARTITIONS))
     require_all(produce(servers, topic, more), records)
 
 
@@ -154,7 +142,7 @@ def partition_records(topic: Topic, partition: int) -> Iterator[Outgoing]:
     for sequence in order(topic, partition):
         resent = range(again.get(sequence, sequence + 1), sequence + 1)
         for number in chain((sequence,), resent):
-            yield _record(partition, number, topic.value_bytes)
+            yield _record(partition, number)
 
 
 def order(topic: Topic, partition: int) -> Iterator[int]:
@@ -171,7 +159,7 @@ def order(topic: Topic, partition: int) -> Iterator[int]:
     yield from range(start, topic.unique[partition] + 1)
 
 
-def _record(partition: int, sequence: int, value_bytes: int) -> Outgoing:
-    start = (sequence * PARTITIONS + partition) * _STRIDE % (len(_NOISE) - value_bytes)
+def _record(partition: int, sequence: int) -> Outgoing:
+    start = (sequence * PARTITIONS + partition) * _STRIDE % (len(_NOISE) - _VALUE_BYTES)
     key = keys_of(partition, PARTITIONS, _KEYS_PER_PARTITION)[sequence % _KEYS_PER_PARTITION]
-    return Outgoing(partition, key, _NOISE[start : start + value_bytes], [(HEADER, b"%d" % sequence)])
+    return Outgoing(partition, key, _NOISE[start : start + _VALUE_BYTES], [(HEADER, b"%d" % sequence)])

@@ -1,4 +1,4 @@
-"""What it takes to read the product: the files that one load and one record pass through, and how the modules hang together.
+"""Counts the files that one load and one record pass through: what it takes to read the product.
 
 `make tour` prints it. The way of a load is the run of `load_once`; the way of a record is `tidemark run` over a local broker.
 A reader follows each call once: a function that calls another one a thousand times has it read once. A hop is where the
@@ -7,10 +7,8 @@ reading goes on in another file, by a call or by its return.
 
 from __future__ import annotations
 
-import ast
 import sys
 import tempfile
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,45 +143,13 @@ def ways() -> Tour:
     return tour
 
 
-def importers() -> dict[str, set[str]]:
-    """Each module, and the modules that import it."""
-    names = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if path.name != "__init__.py"
-    }
-    found: dict[str, set[str]] = defaultdict(set)
-    for name, path in names.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for each in node.names:
-                    target = f"{node.module}.{each.name}" if f"{node.module}.{each.name}" in names else node.module
-                    if target in names and target != name:
-                        found[target].add(name)
-    return {name: found[name] for name in names}
-
-
-def lines() -> Counter[str]:
-    """Lines of code, comments and docstrings included, by package."""
-    counted: Counter[str] = Counter()
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            counted[package] += len(path.read_text(encoding="utf-8").splitlines())
-    return counted
-
-
 def main() -> None:
-    """Print it all."""
-    counted, hang = lines(), importers()
+    """Print both ways."""
     tour = ways()
     for title, way in (("one load, in silver", tour.load), ("one record, from Kafka to Gold", tour.record)):
         _print(f"\n{title}: {len(way.files)} files, {way.hops} hops, {way.back} of them back to a file that had been left")
         for number, file in enumerate(way.files, 1):
             _print(f"  {number:>3} {file}")
-    single = sum(len(each) == 1 for each in hang.values())
-    _print(f"\nmodules: {len(hang)}, of them with a single importer: {single}")
-    _print("lines: " + ", ".join(f"{name} {counted[name]:,}" for name in PACKAGES) + f"; all {counted.total():,}")
 
 
 def _print(text: Any) -> None:

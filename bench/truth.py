@@ -1,11 +1,7 @@
-"""What a result is worth: its rows counted against what was planned to be sent, the same way for every sink and every peer.
+"""Counts the rows of a result against what was planned to be sent, in the same way for every peer.
 
-The sequence is read from the record's own header as the sink kept it, never from what a peer made of it. The order of a
-result is
-
-- of a topic: the offsets of each of its partitions;
-- of a table: its commits, one after another, and within a commit the Kafka offsets of each partition. This is what a reader
-  sees that follows the table commit by commit and sorts what it got; rows of a commit have no other order.
+The sequence is read from the record's own header, never from a column of the peer. The order of a result is that of the
+table's commits, and within a commit that of the Kafka offsets of each partition: rows of a commit have no other order.
 """
 
 from __future__ import annotations
@@ -17,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
 
 from bench.sitting import WrongResultError
-from bench.topics import HEADER, PARTITIONS
-from bronze.kafka.consumer import END_OF_PARTITION
+from bench.topics import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
     from bench.topics import Topic
 
     Sequences = NDArray[np.int64]
-
-_POLL_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -158,46 +150,3 @@ def _live_files(folder: Path) -> dict[str, int]:
             elif "remove" in action:
                 live.pop(action["remove"]["path"], None)
     return live
-
-
-def of_topic(servers: str, name: str) -> dict[int, Sequences]:
-    """The committed sequences of a topic's records, by partition, in offset order.
-
-    Raises:
-        WrongResultError: A record has no sequence, or the broker does not answer.
-    """
-    config = {
-        "bootstrap.servers": servers,
-        "group.id": "bench-truth",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "enable.partition.eof": True,
-        "log_level": 3,
-    }
-    found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
-    consumer = Consumer(config)
-    try:
-        consumer.assign([TopicPartition(name, partition, 0) for partition in range(PARTITIONS)])
-        open_partitions = set(range(PARTITIONS))
-        while open_partitions:
-            message = consumer.poll(_POLL_SECONDS)  # one by one: `consume` waits for a full batch, also behind the last record
-            if message is None:
-                raise WrongResultError(f"topic {name}: nothing more came within {_POLL_SECONDS:g} s")
-            error = message.error()
-            if error is None:
-                found[message.partition() or 0].append(_sequence(message.headers()))
-            elif error.code() == END_OF_PARTITION:
-                open_partitions.discard(message.partition() or 0)
-            else:
-                raise WrongResultError(f"topic {name}: {error}")
-    finally:
-        consumer.close()
-    return {partition: np.array(sequences, dtype=np.int64) for partition, sequences in found.items()}
-
-
-def _sequence(headers: Any) -> int:
-    for name, value in headers or ():
-        if name == HEADER:
-            return int(value)
-    raise WrongResultError("a record of the result has no sequence header")

@@ -1,7 +1,4 @@
-"""The whole path: Kafka to Bronze beside a bare Structured Streaming copy; Kafka to Gold beside such a copy and two more.
-
-And beside the bare commits of a run.
-"""
+"""Measures the whole path: Kafka to Bronze and a bare Structured Streaming copy; Kafka to Gold and three plain copies."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from bench.loads import Silent, settings_of
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
 from bench.peers.registry import CLEAN, FEW
-from bench.sitting import BARE_COMMITS, Sitting, require
+from bench.sitting import Sitting, require
 from bench.topics import PARTITIONS, plan_topic, send_first
 from bronze.ingest import ingest
 from lakehouse.extract.sources import Sources
@@ -30,16 +27,16 @@ if TYPE_CHECKING:
     from bench.peers.registry import Input
     from bench.topics import Topic
 
-BARE_COPY, TO_BRONZE = "Kafka to a table, bare copy", "Kafka to Bronze, beside it"
+BARE_COPY, TO_BRONZE = "Kafka to a table, bare copy", "Kafka to Bronze"
 THREE_COPIES, TO_GOLD = "Kafka to a table and on to two more, plain copies", "Kafka to Gold, all stages"
 FIRST_RECORDS = 4_000
-"""What everything has taken in before it is timed: tables and checkpoints are there then."""
+"""Every way takes these in before it is timed, so that tables and checkpoints exist."""
 
 _WARM_UP_RECORDS = 200_000
 
 
 def measure(sitting: Sitting, place: Place, records: int, rounds: int) -> None:
-    """Take in the same topics, in turns: by a bare copy, Bronze alone, three copies, all stages, and their bare commits.
+    """Take in the same topics, in turns: by a bare copy, Bronze alone, three copies, and all stages.
 
     Raises:
         WrongResultError: A table does not hold what it has to.
@@ -67,9 +64,7 @@ class _Paths:
         for nth in range(rounds):
             for way, folder in self._ways(nth):
                 folder.mkdir(parents=True)
-                if way != BARE_COMMITS:
-                    self._do(way, folder, 0)
-            self._copy_gold(nth)
+                self._do(way, folder, 0)
         send_rest()
 
     def measure(self, sitting: Sitting, nth: int) -> None:
@@ -81,16 +76,9 @@ class _Paths:
             self._check(way, folder)
             shutil.rmtree(folder)
 
-    def _copy_gold(self, nth: int) -> None:
-        """Give the bare commits copies of a pipeline's tables, and a Bronze of their own."""
-        folders = dict(self._ways(nth))
-        bare = self._job(folders[BARE_COMMITS])
-        floor.copy_tables(folders[TO_GOLD], bare)
-        spark_stream.copy_from_kafka(self._place.spark, bare)
-
     def _ways(self, nth: int) -> list[tuple[str, Path]]:
         folder = self._place.folder / self._topic.name
-        names = {BARE_COPY: "copy", TO_BRONZE: "bronze", THREE_COPIES: "copies", TO_GOLD: "gold", BARE_COMMITS: "commits"}
+        names = {BARE_COPY: "copy", TO_BRONZE: "bronze", THREE_COPIES: "copies", TO_GOLD: "gold"}
         return [(way, folder / f"{name}-{nth}") for way, name in names.items()]
 
     def _do(self, way: str, folder: Path, first_offset: int) -> None:
@@ -103,7 +91,6 @@ class _Paths:
             ),
             THREE_COPIES: lambda: floor.copy_thrice(spark, self._job(folder), first_offset),
             TO_GOLD: lambda: medallion.run(job.Job.on(spark, settings, Silent())),
-            BARE_COMMITS: lambda: floor.commit_bare(spark, self._job(folder), first_offset),
         }
         ways[way]()
 
@@ -115,7 +102,7 @@ class _Paths:
         tables = {
             BARE_COPY: self._job(folder).table,
             TO_BRONZE: lakehouse.table(BRONZE_RECORDS).location,
-            **dict.fromkeys((THREE_COPIES, BARE_COMMITS), floor.lakehouse_of(self._job(folder)).table(GOLD_RECORDS).location),
+            THREE_COPIES: floor.lakehouse_of(self._job(folder)).table(GOLD_RECORDS).location,
             TO_GOLD: lakehouse.table(GOLD_RECORDS).location,
         }
         rows = self._place.spark.read.format("delta").load(str(tables[way])).count()

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-INGEST, PREPARE, RUN, FOLLOW, STOP = "ingest", "prepare", "run", "follow", "stop"
-"""What can be asked: fill Bronze; get ready; take in all there is, and end; go on taking in; end that."""
+INGEST, PREPARE, RUN = "ingest", "prepare", "run"
+"""Fill Bronze; get ready; take in all there is."""
 GENERATE = "generate"
-"""Append made-up records to Bronze, without a topic."""
+"""Append generated records to Bronze, without a topic."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Job:
         peer: By which peer, where a process can be several.
         servers: The broker.
         topic: The topic to read.
-        records: How many records the topic holds, or are to be made up.
+        records: How many records the topic holds, or are to be generated.
         root: The lakehouse whose Bronze holds the topic, and the folder for a table of the peer's own.
         work: The peer's own folder.
         output: The topic to write.
         after_version: The version of Bronze up to which a former job has read; -1 before the first.
-        after_records: How many made-up records Bronze has already.
+        after_records: How many generated records Bronze has already.
     """
 
     do: str

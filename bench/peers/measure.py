@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import dataclass, field, replace
 from itertools import count as numbers
 from pathlib import Path
@@ -62,7 +61,7 @@ class Bench:
         servers: The broker.
         broker_data: Where the broker keeps its logs.
         folder: The peers' folder; a run's part of it is removed after it.
-        warm_ups: What every process takes in first, one after another; with the first of them it is no longer cold.
+        warm_ups: What every process takes in first, one after another.
         outcomes: What was found.
     """
 
@@ -102,12 +101,10 @@ class Open:
     Attributes:
         peer: The peer.
         process: Its process.
-        cold_seconds: From its start to the end of its first job.
     """
 
     peer: Peer
     process: Process
-    cold_seconds: float
 
 
 def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
@@ -117,22 +114,19 @@ def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
         PeerFailedError: It failed.
         ToolError: What it needs could not be had.
     """
-    command = programs.command(peer, bench.folder)  # fetches, installs and compiles, which is no part of a start
+    command = programs.command(peer, bench.folder)  # fetches and compiles
     jobs = [bench.job(peer, ready) for ready in bench.warm_ups]
-    started = time.perf_counter()
     process = stack.enter_context(Process(command, bench.folder / f"{peer.name}.log"))
-    ends = []
     for job in jobs:
         process.ask(replace(job, do=PREPARE))
         process.ask(job)
-        ends.append(time.perf_counter())
     for job in jobs:
         clean(bench, job)
-    return Open(peer, process, ends[0] - started)
+    return Open(peer, process)
 
 
 def measure(bench: Bench, opened: Open, ready: Ready, copier: Open | None) -> None:
-    """One run of a peer on an input; of a peer from topic to topic that is timed, also the copy of its topic to Delta.
+    """One run of a peer on an input; after a peer from topic to topic also the copy to Delta, in which rows are counted.
 
     Raises:
         PeerFailedError: It failed.
@@ -141,13 +135,13 @@ def measure(bench: Bench, opened: Open, ready: Ready, copier: Open | None) -> No
     job = bench.job(opened.peer, ready)
     opened.process.ask(replace(job, do=PREPARE))
     answer, outcome = _timed(bench, opened, job, ready)
-    if copier is None or opened.peer.way != TO_TOPIC or not ready.is_timed:
-        bench.outcomes.append(replace(outcome, counts=count(bench, job, answer, ready.topic)))
-    else:  # its rows are counted in the copy: reading them from the topic too would take longer than all of this
+    if copier is None or opened.peer.way != TO_TOPIC:
+        bench.outcomes.append(replace(outcome, counts=count(answer, ready.topic)))
+    else:
         output = replace(ready, topic=replace(ready.topic, name=job.output))
         copying = bench.job(copier.peer, output)
         answer, copied = _timed(bench, copier, copying, output)
-        counts = count(bench, copying, answer, output.topic)
+        counts = count(answer, output.topic)
         bench.outcomes.extend(replace(each, counts=counts) for each in (outcome, _added(outcome, copied)))
         clean(bench, copying)
     bench.sitting.tell(f"    {bench.outcomes[-1].counts}")
@@ -168,10 +162,8 @@ def _timed(bench: Bench, opened: Open, job: Job, ready: Ready) -> tuple[Answer, 
         round=len(sitting.starts),
         records=ready.topic.records,
         late=ready.topic.late,
-        value_megabytes=ready.topic.value_megabytes,
         seconds=taken.seconds,
         cpu_seconds=taken.cpu_seconds,
-        cold_seconds=opened.cold_seconds,
         peak_bytes=watch.peak_bytes,
         written_bytes=bytes_written + topic + logs,
         written_files=files,
@@ -188,7 +180,6 @@ def _added(outcome: Outcome, copied: Outcome) -> Outcome:
         peer=outcome.peer + TO_DELTA,
         seconds=outcome.seconds + copied.seconds,
         cpu_seconds=cpu,
-        cold_seconds=outcome.cold_seconds + copied.cold_seconds,
         peak_bytes=outcome.peak_bytes + copied.peak_bytes,
         written_bytes=outcome.written_bytes + copied.written_bytes,
         written_files=outcome.written_files + copied.written_files,
@@ -196,14 +187,12 @@ def _added(outcome: Outcome, copied: Outcome) -> Outcome:
     )
 
 
-def count(bench: Bench, job: Job, answer: Answer, topic: Topic) -> Counts:
+def count(answer: Answer, topic: Topic) -> Counts:
     """Count what a run has left, against the plan of its topic.
 
     Raises:
         WrongResultError: It holds what was never sent.
     """
-    if not answer.table:
-        return truth.count(topic, truth.of_topic(bench.servers, job.output))
     held = truth.held_in(Path(answer.rejects), LATE, HELD) if answer.rejects else None
     return truth.count(topic, truth.of_table(Path(answer.table)), held)
 

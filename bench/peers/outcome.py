@@ -1,4 +1,4 @@
-"""What one run of a peer comes to."""
+"""What one run of a peer took, and what its result holds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ class Outcome:
         round: The round from 1; 0 for the small runs whose results alone count.
         records: How many records came in.
         late: Those that come for the first time, and below one that their partition had before.
-        value_megabytes: Their values together.
         seconds: Wall time.
         cpu_seconds: CPU time of the peer and the broker; None where it cannot be known.
-        cold_seconds: From the start of the peer's process to the end of its first job.
         peak_bytes: The most resident memory of the peer's process tree, the broker's not included.
         written_bytes: What lies there afterwards, state and logs included.
         written_files: In how many files.
@@ -35,10 +33,8 @@ class Outcome:
     round: int
     records: int
     late: int
-    value_megabytes: float
     seconds: float
     cpu_seconds: float | None
-    cold_seconds: float
     peak_bytes: int
     written_bytes: int
     written_files: int
@@ -49,16 +45,3 @@ class Outcome:
     def is_as_promised(self) -> bool:
         """What ours has to be: each record once, in order, and exactly the late ones held."""
         return self.counts.is_exact and self.counts.held == self.late
-
-
-@dataclass(frozen=True)
-class SmallLoad:
-    """A thousand records more, taken in by a peer that has its history behind it.
-
-    Attributes:
-        peer: The peer's name.
-        seconds: Until they were in the result, committed.
-    """
-
-    peer: str
-    seconds: float

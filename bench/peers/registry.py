@@ -1,4 +1,4 @@
-"""Which peers there are, and on which inputs each is timed."""
+"""The peers, and the inputs of all of them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,23 @@ class Input:
     Attributes:
         name: As the tables name it.
         resent_share: Which share of the records is sent for the second time, in blocks of 10,000.
-        value_bytes: How long each value is.
         is_swapped: Whether a block of each partition changes places with the one after it.
     """
 
     name: str
     resent_share: float = 0.0
-    value_bytes: int = 200
     is_swapped: bool = False
 
 
 CLEAN = Input("no duplicates")
 FEW = Input("1 % resent", 0.01)
 MANY = Input("20 % resent", 0.2)
-WIDE = Input("1 % resent, 1 kB values", 0.01, value_bytes=1_000)
 SWAPPED = Input("reordered, 1 % resent", 0.01, is_swapped=True)
 
 CHECKED = (CLEAN, FEW, MANY, SWAPPED)
-"""What every peer takes in once, in a small edition, for its result to be counted."""
-TIMED = (CLEAN, FEW, MANY, WIDE)
-"""What is timed, by the peers that name it."""
+"""Every peer takes these in once, in a small edition, and its result is counted."""
+TIMED = (FEW, MANY)
+"""Every peer is timed on these."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,6 @@ class Peer:
         what: What it is, in a line.
         way: From where to where.
         program: Its process: which worker or Java class, and its arguments.
-        timed: The inputs that it is timed on.
     """
 
     name: str
@@ -55,24 +51,14 @@ class Peer:
     what: str
     way: str
     program: tuple[str, ...]
-    timed: tuple[Input, ...] = (FEW,)
 
 
 _SPARK = ("spark",)
 
 PEERS = (
-    Peer("copy", "plain copy", "the same rows by the same writer, nothing decided: the floor", FROM_BRONZE, _SPARK, TIMED),
-    Peer(
-        "commits",
-        "its three commits, bare",
-        "a claim, the same rows as a plain copy, a MERGE of the watermarks: the floor of a small load",
-        FROM_BRONZE,
-        _SPARK,
-    ),
-    Peer("ours", "Tidemark, Silver load", "the load of this project", FROM_BRONZE, _SPARK, TIMED),
-    Peer(
-        "drop_duplicates", "Spark dropDuplicates", "batch, on topic, partition and sequence", FROM_BRONZE, _SPARK, (FEW, MANY)
-    ),
+    Peer("copy", "plain copy", "the same rows by the same writer, nothing decided: the floor", FROM_BRONZE, _SPARK),
+    Peer("ours", "Tidemark, Silver load", "the load of this project", FROM_BRONZE, _SPARK),
+    Peer("drop_duplicates", "Spark dropDuplicates", "batch, on topic, partition and sequence", FROM_BRONZE, _SPARK),
     Peer("row_number", "Spark row_number", "batch, the first row of a window by offset", FROM_BRONZE, _SPARK),
     Peer(
         "within_watermark",
@@ -95,7 +81,6 @@ PEERS = (
         "no Spark: row_number in DuckDB over Bronze's Parquet files, written by delta-rs",
         FROM_BRONZE,
         ("duckdb",),
-        (FEW, WIDE),
     ),
     Peer(
         "copy_from_kafka",
@@ -131,29 +116,15 @@ PEERS = (
         "Flink, keyed state",
         "DataStream, the highest sequence of each partition in RocksDB, exactly-once sink, a checkpoint every 5 s",
         TO_TOPIC,
-        ("flink", "FlinkPeer", "keyed"),
-    ),
-    Peer(
-        "flink_sql",
-        "Flink SQL ROW_NUMBER() = 1",
-        "the first row of each partition and sequence, state in RocksDB, exactly-once sink, a checkpoint every 5 s",
-        TO_TOPIC,
-        ("flink", "FlinkPeer", "sql"),
-    ),
-    Peer(
-        "quix",
-        "Quix Streams",
-        "Python, the highest sequence of each key in its RocksDB state, exactly once, one process",
-        TO_TOPIC,
-        ("quix",),
+        ("flink", "FlinkPeer"),
     ),
 )
 
 TO_DELTA = "_to_delta"
-"""What is added to the name of a peer from topic to topic, where its topic is copied to Delta after it."""
+"""Ends the name of a peer from topic to topic together with the copy of its topic to Delta."""
 
 
 def with_copy(peer: Peer) -> Peer:
-    """A peer from topic to topic, and behind it the bare copy of its topic to Delta."""
+    """A peer from topic to topic, followed by the bare copy of its topic to Delta."""
     title, what = f"{peer.title}, then copied to Delta", "its time and that of the bare copy of its topic, added"
-    return Peer(peer.name + TO_DELTA, title, what, FROM_KAFKA, peer.program, peer.timed)
+    return Peer(peer.name + TO_DELTA, title, what, FROM_KAFKA, peer.program)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.peers import programs, small
+from bench.peers import programs
 from bench.peers.job import INGEST, Job
 from bench.peers.measure import COPIER, Bench, Ready, measure, open_peer
 from bench.peers.process import PeerFailedError, Process
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.peers.measure import Open
-    from bench.peers.outcome import Outcome, SmallLoad
+    from bench.peers.outcome import Outcome
     from bench.peers.registry import Input, Peer
     from bench.sitting import Sitting
     from bench.topics import Topic
@@ -38,19 +38,17 @@ _TIMED_PREFIX = "timed-"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be run.
+    """What to run.
 
     Attributes:
         records: Records of each timed input.
         rounds: How often every peer has its turn.
         names: The peers; all where it is empty.
-        small_loads: How many loads of a thousand records.
     """
 
     records: int
     rounds: int
     names: Sequence[str] = ()
-    small_loads: int = 10
 
     @property
     def checked_records(self) -> int:
@@ -59,32 +57,25 @@ class Asked:
 
     @property
     def warm_up_records(self) -> int:
-        """Records that every process takes in before it is timed, beside the first ones."""
+        """Records that every process takes in, after the first ones, before it is timed."""
         return max(self.records // _WARM_UP_SHARE, _FIRST_RECORDS)
 
     @property
-    def taken_in_first(self) -> str:
-        """What every process takes in before it is timed, in words."""
-        return f"{_FIRST_RECORDS:,} and {self.warm_up_records:,} records"
-
-    @property
     def peers(self) -> list[Peer]:
-        """The peers that are asked for."""
+        """The wanted peers."""
         return [peer for peer in PEERS if not self.names or peer.name in self.names]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it.
+    """The runs that ended, and the peers that failed.
 
     Attributes:
         outcomes: Every run that ended.
-        small_loads: Every small load.
         failures: Why a peer has no further runs, by its name.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
-    small_loads: list[SmallLoad] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -95,10 +86,9 @@ def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Fo
     """
     found = Found()
     first, warm_up = _plan("first", FEW, _FIRST_RECORDS), _plan("warm-up", FEW, asked.warm_up_records)
-    wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
-    timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
+    timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(TIMED)]
     checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]
-    every = [(FEW, first), (FEW, warm_up), *zip(wanted, timed, strict=True), *zip(CHECKED, checked, strict=True)]
+    every = [(FEW, first), (FEW, warm_up), *zip(TIMED, timed, strict=True), *zip(CHECKED, checked, strict=True)]
     begun, warm, *ready = _prepare(sitting, broker, folder, every)
     bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, (begun, warm), found.outcomes)
     timed_alone = [each for each in ready if each.is_timed]
@@ -107,19 +97,11 @@ def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Fo
         turn = nth * len(asked.peers) // asked.rounds  # another peer begins in every round
         is_last = nth == asked.rounds - 1
         _round(bench, asked.peers[turn:] + asked.peers[:turn], ready if is_last else timed_alone, found)
-    if asked.small_loads:
-        sitting.tell("Small loads")
-        names = {peer.name for peer in asked.peers} - found.failures.keys()
-        try:
-            found.small_loads.extend(small.measure(bench, names, asked.small_loads, asked.checked_records))
-        except (PeerFailedError, ToolError, WrongResultError) as error:
-            found.failures[small.NAME] = str(error)
-            sitting.tell(f"  small loads FAILED: {error}")
     return found
 
 
 def _plan(name: str, wanted: Input, records: int) -> Topic:
-    topic = plan_topic(name, records, resent_share=wanted.resent_share, value_bytes=wanted.value_bytes)
+    topic = plan_topic(name, records, resent_share=wanted.resent_share)
     return swap_blocks(topic) if wanted.is_swapped else topic
 
 
@@ -129,7 +111,7 @@ def _prepare(sitting: Sitting, broker: LocalBroker, folder: Path, topics: Iterab
     peer = next(peer for peer in PEERS if peer.name == "ours")
     with Process(programs.command(peer, folder), folder / "bronze.log") as process:
         for wanted, topic in topics:
-            sitting.tell(f"Sending {topic.records:,} records of {topic.value_bytes} bytes: {wanted.name}")
+            sitting.tell(f"Sending {topic.records:,} records: {wanted.name}")
             send_topic(broker.bootstrap_servers, topic)
             root = folder / f"bronze-{topic.name}"
             process.ask(Job(INGEST, servers=broker.bootstrap_servers, topic=topic.name, root=str(root)))
@@ -147,7 +129,7 @@ def _round(bench: Bench, peers: Sequence[Peer], ready: Sequence[Ready], found: F
             try:
                 if peer.way == TO_TOPIC and copier is None:
                     copier = open_peer(bench, next(each for each in PEERS if each.name == COPIER), copying)
-                _turn(bench, peer, [each for each in ready if not each.is_timed or each.input in peer.timed], copier)
+                _turn(bench, peer, ready, copier)
             except (PeerFailedError, ToolError, WrongResultError) as error:
                 found.failures[peer.name] = str(error)
                 bench.sitting.tell(f"  {peer.title} FAILED: {error}")
@@ -156,6 +138,5 @@ def _round(bench: Bench, peers: Sequence[Peer], ready: Sequence[Ready], found: F
 def _turn(bench: Bench, peer: Peer, inputs: Sequence[Ready], copier: Open | None) -> None:
     with ExitStack() as stack:
         opened = open_peer(bench, peer, stack)
-        bench.sitting.tell(f"  {peer.title}: cold {opened.cold_seconds:.1f} s")
         for ready in inputs:
             measure(bench, opened, ready, copier)

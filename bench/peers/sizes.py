@@ -8,9 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
 from bench.machine import processes, resident_bytes, tree
 
 if TYPE_CHECKING:
@@ -84,12 +81,6 @@ def written(folder: Path) -> tuple[int, int]:
                 total += (Path(at) / name).lstat().st_size
                 files += 1
     return total, files
-
-
-def live_bytes(table: Path) -> int:
-    """The bytes of the files that a Delta table's latest version has."""
-    actions = pa.table(DeltaTable(table).get_add_actions(flatten=True))
-    return sum(actions["size_bytes"].to_pylist())
 
 
 def topic_bytes(broker_data: Path, name: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from bench import generated
-from bench.peers import ours, spark_batch, spark_commits, spark_merge, spark_stream
+from bench.peers import ours, spark_batch, spark_stream
 from bench.peers.job import GENERATE, INGEST, PREPARE, Answer, Job
 from bench.peers.spark_rows import bronze_of
 from lakehouse.spark.session import open_session
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 RUNS: dict[str, Callable[[SparkSession, Job], Answer]] = {
     "copy": spark_batch.copy,
-    "commits": spark_commits.commit,
     "drop_duplicates": spark_batch.drop_duplicates,
     "row_number": spark_batch.row_number,
-    "merge": spark_merge.merge,
+    "merge": spark_batch.merge,
     "within_watermark": spark_stream.within_watermark,
     "within_watermark_from_kafka": spark_stream.within_watermark_from_kafka,
     "copy_from_kafka": spark_stream.copy_from_kafka,
@@ -30,7 +29,6 @@ RUNS: dict[str, Callable[[SparkSession, Job], Answer]] = {
 }
 PREPARES: dict[str, Callable[[SparkSession, Job], None]] = {
     "copy": spark_batch.prepare,
-    "commits": spark_commits.prepare,
     "drop_duplicates": spark_batch.prepare,
     "row_number": spark_batch.prepare,
     "merge": spark_batch.prepare,

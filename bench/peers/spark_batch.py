@@ -1,4 +1,4 @@
-"""Spark's batch idioms: a plain copy, `dropDuplicates`, and the first row of a window."""
+"""Batch idioms of Spark and Delta: a plain copy, `dropDuplicates`, the first row of a window, and an insert-only MERGE."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from bench.peers.job import Job
 
+_NEW = "bench_new_rows"
+
 
 def prepare(spark: SparkSession, job: Job) -> None:
-    """Create the result's table: that is nobody's work here."""
+    """Create the result's table, which is not measured."""
     create_result(spark, job)
 
 
@@ -29,7 +31,7 @@ def copy(spark: SparkSession, job: Job) -> Answer:
 
 
 def drop_duplicates(spark: SparkSession, job: Job) -> Answer:
-    """Whichever row of a record comes first out of the shuffle."""
+    """Any row of each record: the first one out of the shuffle."""
     return _append(new_rows(spark, job).dropDuplicates(IDENTITY), job)
 
 
@@ -38,6 +40,14 @@ def row_number(spark: SparkSession, job: Job) -> Answer:
     first = Window.partitionBy(*IDENTITY).orderBy("offset")
     numbered = new_rows(spark, job).withColumn("nth", F.row_number().over(first))
     return _append(numbered.where(F.col("nth") == 1), job)
+
+
+def merge(spark: SparkSession, job: Job) -> Answer:
+    """Insert what the table does not have yet; copies within the new rows are dropped first, or MERGE would insert them all."""
+    new_rows(spark, job).select(silver_records().names).dropDuplicates(IDENTITY).createOrReplaceTempView(_NEW)
+    same = " AND ".join(f"kept.{name} = new.{name}" for name in IDENTITY)
+    spark.sql(f"MERGE INTO {result_of(job).sql} AS kept USING {_NEW} AS new ON {same} WHEN NOT MATCHED THEN INSERT *")
+    return Answer(table=str(job.table))
 
 
 def _append(rows: DataFrame, job: Job) -> Answer:

@@ -1,4 +1,4 @@
-"""The process of a peer that is written in Python: `python -m bench.peers.worker spark`, `duckdb` or `quix`."""
+"""The process of a peer that is written in Python: `python -m bench.peers.worker spark` or `duckdb`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Works(Protocol):
         """Do a job."""
 
 
-MODULES = {"spark": "bench.peers.spark", "duckdb": "bench.peers.duck", "quix": "bench.peers.quix"}
+MODULES = {"spark": "bench.peers.spark", "duckdb": "bench.peers.duck"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

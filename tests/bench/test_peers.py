@@ -1,4 +1,4 @@
-"""What the benchmark sends, how it talks to the peers, and what it makes of their runs and results."""
+"""What the benchmark sends, its processes of peers, and the table of their runs and results."""
 
 import json
 import os
@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import page
+from bench.endless import percentile
 from bench.keys import keys_of, murmur2, partition_of
-from bench.peers import marks, page
-from bench.peers.figures import checked, figures, percentile, small_quantiles
+from bench.peers.figures import peers_table
 from bench.peers.job import PREPARE, RUN, Answer, Job
-from bench.peers.outcome import Outcome, SmallLoad
+from bench.peers.outcome import Outcome
 from bench.peers.process import PeerFailedError, Process
 from bench.peers.registry import CHECKED, CLEAN, FEW, MANY, PEERS, SWAPPED, TIMED
 from bench.peers.rounds import Found
@@ -25,7 +26,7 @@ from bench.topics import PARTITIONS, Topic, order, partition_records, plan_topic
 from bench.truth import Counts, count, split
 
 EXACT = Counts(rows=99, lost=0, doubled=0, out_of_order=0)
-OURS = Outcome("ours", FEW.name, 1, 1_000_000, 0, 200.0, 4.0, 6.0, 9.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)
+OURS = Outcome("ours", FEW.name, 1, 1_000_000, 0, 4.0, 6.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)
 
 BURN = "import sys, time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\n"
 LEFT_BEHIND = f"""
@@ -61,77 +62,54 @@ def test_a_peer_that_says_so_or_ends_has_failed(tmp_path: Path, script: str, job
         process.ask(Job(job))
 
 
-def test_ours_is_held_against_the_copy_and_the_peers_that_were_timed_on_the_same_input() -> None:
-    def took(peer: str, given: str, seconds: float) -> Outcome:
-        return replace(OURS, peer=peer, input=given, seconds=seconds)
-
-    on_few = [took("copy", FEW.name, 3.0), took("merge", FEW.name, 12.0), took("duckdb", FEW.name, 1.0)]
-    on_many = [took("ours", MANY.name, 5.0), took("copy", MANY.name, 4.0), took("ours_from_kafka", FEW.name, 8.0)]
-    others = [took("streams_to_delta", FEW.name, 6.0), took("row_number", MANY.name, 10.0), took("merge", CLEAN.name, 1.0)]
-    found = marks.of_peers(figures([OURS, *on_few, *on_many, *others]))
-    assert [(each.mark, each.measured, each.is_met) for each in found] == [
-        ("at most 1.2 times its time", "1.33 times", False),
-        ("at most 1.2 times its time", "1.25 times", False),
-        ("at least 3 times its throughput", "2.00 times", False),
-        ("at least 3 times its throughput", "3.00 times", True),
-        ("at least 1 times its throughput", "0.75 times", False),
+def test_a_row_has_the_median_of_the_rounds_and_the_worst_of_the_counted_results() -> None:
+    late = replace(OURS, round=0, input=SWAPPED.name, counts=replace(EXACT, held=8))
+    runs = [
+        OURS,
+        replace(OURS, round=2, seconds=2.0),
+        replace(OURS, round=3, seconds=5.0),
+        late,
+        replace(late, input=CLEAN.name),
     ]
-
-
-def test_small_loads_are_held_against_their_commits_and_the_slowest_against_the_median() -> None:
-    found = marks.of_small({"ours": (10, 3.0, 6.6), "commits": (10, 2.5, 9.0), "merge": (10, 1.0, 1.0)})
-    assert [(each.measured, each.is_met) for each in found] == [("1.20 times", True), ("2.20 times", False)]
-    assert marks.of_small({"ours": (10, 3.0, 6.6)}) == []
-
-
-def test_a_figure_is_the_median_with_its_worst_result_and_ranks_are_the_nearest() -> None:
-    wrong = Counts(rows=98, lost=1, doubled=0, out_of_order=0)
-    runs = [OURS, replace(OURS, round=2, seconds=2.0, cpu_seconds=None, counts=wrong), replace(OURS, round=3, seconds=5.0)]
-    (figure,) = figures([*runs, replace(OURS, round=0, seconds=99.0)])
-    assert (figure.seconds, figure.records_per_second, figure.megabytes_per_second) == (4.0, 250_000, 50.0)
-    assert figure.cpu_seconds_per_million == 6.0
-    assert figure.counts == wrong
+    on_many = replace(OURS, input=MANY.name, seconds=8.0, peak_bytes=9)
+    row = "| Tidemark, Silver load | Bronze | yes: 8 held (no duplicates) | 250,000 | 125,000 | 1,000 | 0.01 |\n"
+    assert row in peers_table([*runs, on_many], {})
     assert percentile([float(n) for n in range(1, 101)], 99) == 99.0
-    assert small_quantiles([SmallLoad("ours", each) for each in (3.0, 1.0, 2.0)]) == {"ours": (3, 2.0, 3.0)}
 
 
-def test_ours_has_to_hold_exactly_the_late_and_small_inputs_count_for_correctness() -> None:
+def test_a_peer_that_ends_in_a_topic_is_shown_with_its_copy_and_its_own_results() -> None:
+    lost = replace(OURS, peer="flink", round=0, counts=replace(EXACT, lost=1, out_of_order=2))
+    text = peers_table(
+        [replace(OURS, peer="flink"), replace(OURS, peer="flink_to_delta", seconds=10.0), lost], {"copy": "no | room"}
+    )
+    flink = "| Flink, keyed state, then copied to Delta | Kafka | **no**: 1 lost, 2 out of order (1 % resent) | 100,000 |  |"
+    failed = r"| plain copy: failed, no \| room |"
+    assert [line[:end] for line, end in zip(text.splitlines()[2:], map(len, (flink, failed)), strict=True)] == [flink, failed]
+
+
+def test_ours_has_to_hold_exactly_the_late_records() -> None:
     held = replace(OURS, late=8, counts=replace(EXACT, held=8))
     assert held.is_as_promised
     assert not replace(held, late=9).is_as_promised
     assert not replace(OURS, counts=replace(EXACT, lost=1)).is_as_promised
-    small = replace(OURS, round=0, input=SWAPPED.name)
-    assert checked([OURS, small]) == {"ours": {SWAPPED.name: EXACT}}
 
 
-def test_every_peer_is_timed_on_the_input_of_the_chart_and_counted_on_all() -> None:
-    assert all(FEW in peer.timed and set(peer.timed) <= set(TIMED) for peer in PEERS)
-    assert {MANY, SWAPPED} < set(CHECKED)
+def test_the_inputs_of_the_table_are_also_counted_and_peers_have_names_of_their_own() -> None:
+    assert {SWAPPED, *TIMED} <= set(CHECKED)
     assert len({peer.name for peer in PEERS}) == len(PEERS)
 
 
-def test_the_page_shows_figures_and_failures_and_is_made_from_what_is_kept(tmp_path: Path) -> None:
-    copy, swapped = replace(OURS, peer="copy", seconds=3.0), replace(OURS, round=0, input=SWAPPED.name)
-    held = replace(swapped, counts=replace(EXACT, held=8))
-    found = Found([OURS, copy, held], [SmallLoad("ours", 2.5)], {"quix": "no | Python"})
-    page.save(tmp_path, Sitting(), found, {"cores": 2})
-    text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
-    assert "| Tidemark, Silver load | 1 % resent | 4.0 | 4.0 to 4.0 | 250,000 | 50 | 6.0 | 1,000 | 300 | 7 | 0.01 |" in text
-    assert "| Tidemark, Silver load | did not run | did not run | did not run | 8 held |" in text
-    assert "| Tidemark, Silver load | 1 | 2.50 | 2.50 |" in text
-    assert r"did not run: no \| Python" in text
-    assert "do not count" not in text
-    assert json.loads((tmp_path / page.RAW).read_text(encoding="utf-8"))["outcomes"][0] == asdict(OURS)
-    assert (tmp_path / "images" / page.CHART).read_text(encoding="utf-8").startswith("<svg")
-
-
-def test_figures_of_a_busy_machine_are_not_shown_without_saying_so(tmp_path: Path) -> None:
+def test_peers_are_saved_and_a_busy_machine_is_named_on_the_page(tmp_path: Path) -> None:
     busy = Measurement("Tidemark, Silver load", FEW.name, 1, 9, 4.0, 6.0, 1.25)
-    page.save(tmp_path, Sitting([busy], [RoundStart(1, 0.1, 0.1)]), Found([OURS]), {})
+    page.save(tmp_path, Sitting([busy], [RoundStart(1, 0.1, 0.1)]), Found([OURS]), {"cores": 2})
     text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
+    assert "Each peer takes in 1,000,000 records" in text
+    assert "| Tidemark, Silver load | Bronze | not counted | 250,000 |  | 1,000 | 0.01 |" in text
     assert "> **These figures do not count.**" in text
     assert "> - Tidemark, Silver load, 1 % resent, round 1: 1.25 cores" in text
-    assert json.loads((tmp_path / page.RAW).read_text(encoding="utf-8"))["is_valid"] is False
+    raw = json.loads((tmp_path / page.RAW).read_text(encoding="utf-8"))
+    assert raw["is_valid"] is False
+    assert raw["outcomes"][0] == asdict(OURS)
 
 
 def test_sizes_follow_no_link_and_count_logs_of_a_topic_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.StateBackendOptions;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
-/** Flink in this one process, exactly once from topic to topic. The one argument is the form: keyed, or sql. */
+/** Flink in this one process, exactly once from topic to topic. */
 final class FlinkPeer {
     static final String CHECKPOINTS_MILLIS = "5000";
     /** Flink's default is longer than a broker allows by default. */
@@ -14,15 +14,9 @@ final class FlinkPeer {
     private FlinkPeer() {}
 
     public static void main(String[] arguments) throws Exception {
-        var isSql = arguments[0].equals("sql");
         Requests.serve(job -> {
             if (job.get("do").equals("run")) {
-                var environment = environment(job);
-                if (isSql) {
-                    FirstRow.run(environment, job);
-                } else {
-                    HighestSequence.run(environment, job);
-                }
+                HighestSequence.run(environment(job), job);
             }
         });
     }
