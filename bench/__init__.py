@@ -1,1 +1,1 @@
-"""The benchmark: what a load costs beside a plain copy of the same records. Never in the wheel."""
+"""The benchmark: what Tidemark and other ways cost. Not part of the wheel."""

@@ -1,4 +1,4 @@
-"""Growth: a load of 100,000 records on histories of 0.5 to 32 million, and Delta's MERGE on the same ones."""
+"""Measures a load of 100,000 records on histories of 0.5 to 32 million, and Delta's MERGE on the same ones."""
 
 from __future__ import annotations
 

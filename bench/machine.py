@@ -137,7 +137,7 @@ def processes() -> Iterator[tuple[int, Process]]:
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):  # it ended meanwhile
-                # The name stands in brackets and may hold anything, brackets too.
+                # The name is in brackets and may hold brackets.
                 fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 ticks = sum(int(field) for field in fields[_TIMES])
                 yield int(folder.name), Process(int(fields[_PARENT]), ticks, fields[_STATE] == _ZOMBIE)

@@ -139,8 +139,8 @@ def of_growth(sitting: Sitting) -> list[Mark]:
         ),
     ]
     if first in merge:
-        beside = f"{seconds[first] / merge[first]:.2f} times"
-        found.append(Mark(f"the same load {first}, against MERGE", "", beside, None))
+        measured = f"{seconds[first] / merge[first]:.2f} times"
+        found.append(Mark(f"the same load {first}, against MERGE", "", measured, None))
     if last in merge:
         times, most = seconds[last] / merge[last], MOST_MERGE_TIMES
         what = f"the same load {last}, against MERGE"
@@ -214,7 +214,7 @@ def _medians(sitting: Sitting, name: str, of: Callable[[Measurement], float]) ->
 
 
 def _times(sitting: Sitting, name: str, base: str) -> Mapping[str, float]:
-    """A measure's time held against its base's in the same round, the median over rounds, by its inputs."""
+    """A measure's time divided by its base's in the same round, the median over rounds, by its inputs."""
     bases = {(each.pattern, each.round): each for each in sitting.measurements if each.name == base}
     times: dict[str, list[float]] = {}
     for each in sitting.measurements:

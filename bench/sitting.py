@@ -1,4 +1,4 @@
-"""One sitting: every measurement is timed here, with what the machine did meanwhile, and every result is checked here."""
+"""One sitting: times each measurement, watches the machine meanwhile, and checks each result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WrongResultError(Exception):
-    """A result is not what it has to be: its time means nothing."""
+    """A result is wrong, so its time means nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Measurement:
         round: In which round, from 1.
         records: How many records it took in.
         seconds: Wall time.
-        cpu_seconds: CPU time of this benchmark's processes, None where it cannot be known: what a busy machine distorts less.
+        cpu_seconds: CPU time of this benchmark's processes; None where it cannot be known.
         others_cores: What others used meanwhile, in cores; None where it cannot be known.
         peak_bytes: The most resident memory of the process tree that did it; None where nobody looked.
     """
@@ -51,7 +51,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that was counted beside the times.
+    """Something that was counted, not timed.
 
     Attributes:
         name: What was counted.

@@ -1,4 +1,4 @@
-"""Measures a load of 100,000 records with one stream, and with 50,000 of which it touches a few or all."""
+"""Measures a load of 100,000 records with one stream, and with 50,000 streams: a few or all have new records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Case:
 
 
 def cases(most: int) -> list[Case]:
-    """One stream; and the most, equally many in each partition, of which a load touches a few or all.
+    """One stream; then the most streams, with new records of a few, and of all. Partitions have equally many.
 
     >>> [case.pattern for case in cases(50_000)]
     ['1 of 1 stream', '8 of 50,000 streams', '50,000 of 50,000 streams']

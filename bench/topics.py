@@ -1,4 +1,4 @@
-"""What the benchmark sends: numbered records, some of them in blocks that are sent again. The truth is planned, not decided."""
+"""Plans and sends topics of numbered records, some in blocks that are sent again. The plan gives the right result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Topic:
 
 
 def plan_topic(name: str, records: int, *, resent_share: float = 0.0) -> Topic:
-    """A topic of so many records, of which a share is sent again in blocks of 10,000, or of half a partition if that is less.
+    """Plan a topic that sends a share of its records again, in blocks of 10,000, or of half a partition if that is less.
 
     >>> topic = plan_topic("t", 20_000, resent_share=0.05)
     >>> topic.records, sum(topic.unique), topic.resends
@@ -79,10 +79,9 @@ def plan_topic(name: str, records: int, *, resent_share: float = 0.0) -> Topic:
 
 
 def swap_blocks(topic: Topic) -> Topic:
-    """The same topic, of which a block of each partition changes places with as many records after it.
+    """Plan the same topic, where a block of each partition changes places with as many records after it.
 
-    The block is a tenth of its partition, 10,000 records at most, and stands behind its middle; what is sent again of it is
-    sent again right after the block's end, as before.
+    The block is a tenth of its partition, 10,000 records at most, from the middle on. A copy in it still comes after its end.
 
     >>> swapped = swap_blocks(plan_topic("t", 80_000))
     >>> swapped.swaps[:2], swapped.late, swapped.records

@@ -1,8 +1,7 @@
 """Counts the files that one load and one record pass through: what it takes to read the product.
 
 `make tour` prints it. The way of a load is the run of `load_once`; the way of a record is `tidemark run` over a local broker.
-A reader follows each call once: a function that calls another one a thousand times has it read once. A hop is where the
-reading goes on in another file, by a call or by its return.
+A reader follows each pair of caller and callee once. A hop is a call or a return to another file.
 """
 
 from __future__ import annotations

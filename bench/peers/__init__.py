@@ -1,1 +1,1 @@
-"""What people use instead: each peer runs in a process of its own, and every result is counted the same way."""
+"""What people use instead. Each peer has its own process, and every result is counted in the same way."""

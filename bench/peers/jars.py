@@ -1,6 +1,6 @@
 """The jars and classes of the peers that run on a JVM of their own: locked, fetched once, compiled for each benchmark.
 
-`python -m bench.peers.jars pin` resolves `jvm.xml` anew and writes `jvm.sha256`.
+`python -m bench.peers.jars pin` resolves `jvm.xml` again and writes `jvm.sha256`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compiled(conf: str, into: Path) -> str:
     """The class path of a configuration and of the peers' own classes for it, compiled into a folder.
 
     Raises:
-        ToolError: There is no compiler beside the Java that is used, or it refuses.
+        ToolError: The Java in use has no compiler, or the compiler refuses.
     """
     libraries = classpath(conf)
     compiler = java_executable().resolve().with_name("javac")
@@ -90,7 +90,7 @@ def _check(arrived: Path, conf: str) -> None:
 
 
 def pin() -> None:
-    """Resolve the lock anew and write its checksums."""
+    """Resolve the lock again and write its checksums."""
     lines = []
     for conf in CONFIGURATIONS:
         with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:

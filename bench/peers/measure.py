@@ -1,4 +1,4 @@
-"""One peer at a time: its process is started, warmed up, handed its inputs, measured, and its results are counted."""
+"""Measures one peer at a time: starts its process, warms it up, gives it its inputs and counts its results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ready:
 
     Attributes:
         input: Which one.
-        topic: Its topic, as it was planned and sent.
+        topic: Its planned topic.
         bronze: The Bronze table that holds the topic's records.
         is_timed: Whether its times count, or its results alone.
     """
@@ -188,7 +188,7 @@ def _added(outcome: Outcome, copied: Outcome) -> Outcome:
 
 
 def count(answer: Answer, topic: Topic) -> Counts:
-    """Count what a run has left, against the plan of its topic.
+    """Count the rows of a result against the plan of its topic.
 
     Raises:
         WrongResultError: It holds what was never sent.

@@ -18,11 +18,11 @@ class Outcome:
         input: The input's name.
         round: The round from 1; 0 for the small runs whose results alone count.
         records: How many records came in.
-        late: Those that come for the first time, and below one that their partition had before.
+        late: Records that come once, below one that their partition had before.
         seconds: Wall time.
         cpu_seconds: CPU time of the peer and the broker; None where it cannot be known.
         peak_bytes: The most resident memory of the peer's process tree, the broker's not included.
-        written_bytes: What lies there afterwards, state and logs included.
+        written_bytes: What is on disk afterwards, state and logs included.
         written_files: In how many files.
         state_bytes: What the peer needs to go on: the most that it held.
         counts: What the result holds.
@@ -43,5 +43,5 @@ class Outcome:
 
     @property
     def is_as_promised(self) -> bool:
-        """What ours has to be: each record once, in order, and exactly the late ones held."""
+        """Whether the result has each record once, in order, and exactly the late ones are held."""
         return self.counts.is_exact and self.counts.held == self.late

@@ -1,4 +1,4 @@
-"""What the Spark peers share: Bronze's rows, with the sequence that they are told apart by, and the columns of Silver."""
+"""What the Spark peers share: Bronze's rows with their sequence and the columns of Silver."""
 
 from __future__ import annotations
 
