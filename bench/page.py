@@ -47,7 +47,7 @@ _READING = """\
 
 - A local broker has topics of 8 partitions with numbered records. Their values do not compress.
 - What is sent again is planned, so the right result is known. *Resent* are blocks of up to 10,000 records.
-- *Reordered*: a tenth of each partition, at most 10,000 records, comes after the records that follow it.
+- *Reordered*: a tenth of each partition comes after the records that follow it, and 1 % is resent.
 - Each peer has its own process and the settings that its documents advise. Peers take turns, round by round.
 - A figure is the median of the rounds. What is compared was measured in one sitting.
 - If other processes use more than {quiet} cores, the page warns that figures do not count.

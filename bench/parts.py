@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FOLDER = "benchmarks"
 """Holds the raw numbers of the parts, next to the page."""
 
+DURATION = "in all"
+"""A condition that is saved, and not on the page."""
+
 SHAPES, SMALL, GROWTH, STREAMS, COLD = "shapes", "small", "growth", "streams", "cold"
 WHOLE, READERS, ENDLESS = "whole", "readers", "endless"
 
@@ -106,10 +109,12 @@ def _sources(conditions: Mapping[Part, dict[str, object]]) -> str:
     if not conditions:
         return ""
     first, *others = conditions.values()
-    shared = {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
+    shared = {
+        name: value for name, value in first.items() if name != DURATION and all(each.get(name) == value for each in others)
+    }
     lines = []
     for part, each in conditions.items():
-        own = {name: value for name, value in each.items() if name not in shared}
+        own = {name: value for name, value in each.items() if name not in {*shared, DURATION}}
         where = f"{FOLDER}/{part.name}.json"
         lines.append(f"- [{', '.join([f'{part.name}]({where})', f'`{part.command}`', *filter(None, [in_words(own)])])}")
     return "\n".join([*lines, f"\nConditions: {in_words(shared)}.\n"])

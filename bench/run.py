@@ -62,7 +62,7 @@ def _sit_with(name: str, asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
         _measure(name, asked, sitting, Path(folder))
         into = asked.save or Path(folder) / "docs"
-        conditions = {"in all": _minutes(started), **machine(), "driver": driver_memory()}
+        conditions = {parts.DURATION: _minutes(started), **machine(), "driver": driver_memory()}
         parts.save(parts.file_of(into, name), sitting, conditions)
         page.write(into)
         print(parts.costs(into, (name,)))
@@ -105,7 +105,7 @@ def _sit_with_peers(asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
         started = time.monotonic()
         found = rounds.run(wanted, sitting, broker, Path(folder))
-        known = {"rounds": asked.rounds, "in all": _minutes(started)}
+        known = {"rounds": asked.rounds, parts.DURATION: _minutes(started)}
         into = asked.save or Path(folder) / "docs"
         page.save(into, sitting, found, {**known, **machine(), **versions()})
         print(page.peers(into))

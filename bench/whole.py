@@ -10,7 +10,7 @@ from bench import floor
 from bench.loads import Silent, settings_of
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
-from bench.peers.registry import CLEAN, FEW
+from bench.peers.registry import FEW
 from bench.sitting import Sitting, require
 from bench.topics import PARTITIONS, plan_topic, send_first
 from bronze.ingest import ingest
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.loads import Place
-    from bench.peers.registry import Input
     from bench.topics import Topic
 
 BARE_COPY, TO_BRONZE = "Kafka to a table, bare copy", "Kafka to Bronze"
@@ -36,30 +35,26 @@ _WARM_UP_RECORDS = 200_000
 
 
 def measure(sitting: Sitting, place: Place, records: int, rounds: int) -> None:
-    """Take in the same topics, in turns: by a bare copy, Bronze alone, three copies, and all stages.
+    """Take in the same topic, in turns: by a bare copy, Bronze alone, three copies, and all stages.
 
     Raises:
         WrongResultError: A table does not hold what it has to.
     """
     sitting.tell("Whole path: warming up")
-    warm_up = _Paths(place, FEW, "whole-warm-up", min(records, _WARM_UP_RECORDS), 1)
-    warm_up.measure(Sitting(), 0)
-    all_paths = []
-    for nth, each in enumerate((CLEAN, FEW)):
-        sitting.tell(f"Whole path: sending {records:,} records, {each.name}")
-        all_paths.append(_Paths(place, each, f"whole-{nth}", records, rounds))
+    _Paths(place, "whole-warm-up", min(records, _WARM_UP_RECORDS), 1).measure(Sitting(), 0)
+    sitting.tell(f"Whole path: sending {records:,} records")
+    paths = _Paths(place, "whole", records, rounds)
     for nth in range(rounds):
         sitting.start_round()
-        for paths in all_paths:
-            paths.measure(sitting, nth)
+        paths.measure(sitting, nth)
 
 
 class _Paths:
     """A topic, and for each round a folder for each way to take it in, which has taken in its first records."""
 
-    def __init__(self, place: Place, wanted: Input, name: str, records: int, rounds: int) -> None:
-        self._place, self._input = place, wanted
-        self._topic: Topic = plan_topic(name, records, resent_share=wanted.resent_share)
+    def __init__(self, place: Place, name: str, records: int, rounds: int) -> None:
+        self._place = place
+        self._topic: Topic = plan_topic(name, records, resent_share=FEW.resent_share)
         send_rest = send_first(place.servers, self._topic, FIRST_RECORDS)
         for nth in range(rounds):
             for way, folder in self._ways(nth):
@@ -72,7 +67,7 @@ class _Paths:
         ways = self._ways(nth)
         for way, folder in ways[nth % len(ways) :] + ways[: nth % len(ways)]:
             taken = self._topic.records - FIRST_RECORDS
-            sitting.measure(way, self._input.name, taken, partial(self._do, way, folder, FIRST_RECORDS // PARTITIONS))
+            sitting.measure(way, FEW.name, taken, partial(self._do, way, folder, FIRST_RECORDS // PARTITIONS))
             self._check(way, folder)
             shutil.rmtree(folder)
 
@@ -107,4 +102,4 @@ class _Paths:
         }
         rows = self._place.spark.read.format("delta").load(str(tables[way])).count()
         expected = sum(self._topic.unique) if way == TO_GOLD else self._topic.records
-        require(f"rows of {way}, {self._input.name}", observed=rows, expected=expected)
+        require(f"rows of {way}", observed=rows, expected=expected)

@@ -26,7 +26,7 @@ class Input:
 CLEAN = Input("no duplicates")
 FEW = Input("1 % resent", 0.01)
 MANY = Input("20 % resent", 0.2)
-SWAPPED = Input("reordered, 1 % resent", 0.01, is_swapped=True)
+SWAPPED = Input("reordered", 0.01, is_swapped=True)
 
 CHECKED = (CLEAN, FEW, MANY, SWAPPED)
 """Every peer takes these in once, in a small edition, and its result is counted."""
@@ -92,7 +92,7 @@ PEERS = (
     Peer("ours_from_kafka", "Tidemark, Bronze and Silver", "both stages, one after the other", FROM_KAFKA, _SPARK),
     Peer(
         "within_watermark_from_kafka",
-        "Spark dropDuplicatesWithinWatermark, from Kafka",
+        "Spark dropDuplicatesWithinWatermark",
         "the same streaming query, straight from the topic, without a Bronze",
         FROM_KAFKA,
         _SPARK,

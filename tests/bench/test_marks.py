@@ -103,14 +103,14 @@ def test_raw_numbers_are_read_as_they_were_saved(tmp_path: Path) -> None:
 def test_the_page_shows_what_is_saved_and_names_what_was_never_run(tmp_path: Path) -> None:
     small = taken(GROWN_LOAD, "on 8", 4.0, peak_bytes=10**9)
     sitting = Sitting(small + taken(GROWN_LOAD, "on 32", 8.0, peak_bytes=10**9), [RoundStart(1, 0.2, 0.75)])
-    parts.save(parts.file_of(tmp_path, parts.GROWTH), sitting, {"cores": 2, "in all": "9 minutes"})
+    parts.save(parts.file_of(tmp_path, parts.GROWTH), sitting, {"cores": 2, "in all": "9 minutes", "driver": "5g"})
     parts.save(parts.file_of(tmp_path, parts.COLD), Sitting(), {"cores": 2, "in all": "3 minutes"})
     page.write(tmp_path)
     text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     assert "| Silver load of 100,000 on 32 records, against on 8 | 8.00 s, 2.00 times | at most 1.3 times | **no** |" in text
     assert "| shapes: no saved numbers; `make bench` measures them |  |  |  |" in text
     assert "> - before round 1: 0.75 cores" in text
-    assert "- [growth](benchmarks/growth.json), `make bench-scale`, in all 9 minutes\n" in text
+    assert "- [growth](benchmarks/growth.json), `make bench-scale`, driver 5g\n" in text
     assert "Conditions: cores 2." in text
     assert "peers: no saved numbers; `make bench` measures them" in text
 
