@@ -20,15 +20,22 @@ from lakehouse.errors import headline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_CALLS_THE_JVM = ("reflect", "java_method", "try_reflect")
-_NAMES_A_FILE = (
-    *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
-    *("read_files", "cloud_files", "list_files", "python_worker_logs", "table_changes_by_path"),
+REFUSED = frozenset(
+    {
+        *("reflect", "java_method", "try_reflect"),  # call the JVM
+        *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
+        *(
+            "read_files",
+            "cloud_files",
+            "list_files",
+            "python_worker_logs",
+            "table_changes_by_path",
+        ),  # name a file, as those above
+        *("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore"),
+        *("secret", "try_secret", "ai_query", "get_secret"),  # of a platform
+        "identifier",  # says what it means only when it runs
+    }
 )
-_REACHES_OUT = ("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore")
-_OF_A_PLATFORM = ("secret", "try_secret", "ai_query", "get_secret")
-_SAYS_WHAT_LATER = ("identifier",)
-REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLATFORM, *_SAYS_WHAT_LATER})
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
@@ -64,8 +71,7 @@ def problem(query: str) -> str | None:
         return "a variable, ${...}, which is put into the text before it is read"
     before = _Token("other", "")
     for token in _tokens(query):
-        found = _unread(token) or _forbidden(before, token)
-        if found:
+        if found := _forbidden(before, token):
             return found
         before = token
     return None
@@ -133,22 +139,17 @@ def _tokens(query: str) -> Iterator[_Token]:
             yield _Token(kind, match.group(kind))
 
 
-def _unread(token: _Token) -> str | None:
-    """Return why the text cannot be tokenized reliably, or None."""
+def _forbidden(before: _Token, token: _Token) -> str | None:
+    """Return why the text cannot be tokenized reliably, or what it does beyond querying tables; None if neither."""
     if token.kind == "nested":
         return "a comment within a comment"
     if token.kind == "dollar":
         return "a text between dollars"
     if token.kind == "other" and token.text in "'\"`":
         return f"a {token.text} that nothing ends"
-    return None
-
-
-def _forbidden(before: _Token, token: _Token) -> str | None:
-    if token.text == "(" and before.kind in {"word", "quoted", "text"}:
-        name = before.text.strip("`'\"").lower()
-        if name in REFUSED:
-            return f"a call of {name}"
-    if before.kind == "word" and before.text.upper() == "USING" and token.kind in {"text", "raw"}:
+    name = before.text.strip("`'\"").lower()
+    if token.text == "(" and before.kind in {"word", "quoted", "text"} and name in REFUSED:
+        return f"a call of {name}"
+    if before.kind == "word" and name == "using" and token.kind in {"text", "raw"}:
         return "a program, USING '...'"
     return None
