@@ -101,7 +101,7 @@ def writer(text: str) -> Writer:
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """A schema with the types that it takes from others in it, each where it is first named.
+    """Put the types that a schema takes from others into it, each where it is first named.
 
     Args:
         text: The schema.
@@ -289,10 +289,7 @@ def not_a_key(given: Any, named: Mapping[str, Any]) -> str | None:
 
 
 def fields(written: Writer) -> tuple[Type, dict[str, str]]:
-    """The fields that a payload can have of such values without loss, in the schema's order.
-
-    Returns:
-        The fields, perhaps none; and what cannot be one, by its path, with the reason.
+    """Return the fields that a payload can have of such values without loss, and why others cannot be fields, by path.
 
     Raises:
         AvroSchemaError: The values are no records, or have more than 1,000 fields.

@@ -79,9 +79,13 @@ def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterVal
     return AfterValidator(check)
 
 
-def about(description: str, example: Any, **constraints: Any) -> Any:
-    """Describe a setting: the documentation and messages show the description and the example, which is YAML."""
-    return Field(description=description, examples=[example], **constraints)
+def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
+    """Declare a setting: the documentation and messages show the description and the example, which is YAML.
+
+    A default that is a class is made anew each time; `...` stands for a setting that must be given.
+    """
+    kind = "default_factory" if isinstance(default, type) else "default"
+    return Field(description=description, examples=[example], **{kind: default}, **constraints)
 
 
 def nearest(wrong: str, known: list[str]) -> str | None:

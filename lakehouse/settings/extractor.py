@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, about, matching
+from lakehouse.settings.base import Model, SettingError, Text, matching, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, mask
 
 Encoding = Literal["utf8", "int32", "int64"]
@@ -74,8 +74,8 @@ class Extractor(Model):
     Sequences and epochs are whole numbers from 0 to 2^63-1: ASCII digits (utf8), or 4 or 8 big-endian bytes (int32, int64).
     """
 
-    header: Annotated[Text | None, about("the name of a record header", "seq")] = None
-    value: Annotated[Encoding | None, about("the whole value, read as utf8, int32 or int64", "utf8")] = None
+    header: Text | None = setting(None, "the name of a record header", "seq")
+    value: Encoding | None = setting(None, "the whole value, read as utf8, int32 or int64", "utf8")
     json_path: JsonPath | None = Field(default=None, alias="json", description="a path into the JSON value", examples=["$.seq"])
     field_path: FieldPath | None = Field(
         default=None, alias="field", description="a field of the Avro or Protobuf value", examples=["meta.seq"]
@@ -86,10 +86,8 @@ class Extractor(Model):
         description="the value's bytes from start up to, not including, end",
         examples=['"0:8"'],
     )
-    offset: Annotated[Literal[True] | None, about("true: the Kafka offset, as sequence only", "true")] = None
-    custom: Annotated[
-        Function | None, about("a function of installed code, module:function", "mypackage.sequences:from_payload")
-    ] = None
+    offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
+    custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")
     given_encoding: Encoding | None = Field(
         default=None, alias="encoding", description="utf8, int32 or int64; only beside header or bytes", examples=["utf8"]
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, PlainSerializer, field_validator, model_serializer, model_validator
 
-from lakehouse.settings.base import Flag, Model, SettingError, about
+from lakehouse.settings.base import Flag, Model, SettingError, setting
 from lakehouse.settings.secrets import mask
 
 Measure = Literal[
@@ -36,8 +36,8 @@ Limit = Annotated[float, Field(strict=True, ge=0), PlainSerializer(_as_written, 
 class Budget(Model):
     """How much of a measure a load may have: more than `warn` is reported, more than `critical` fails the gate."""
 
-    warn: Annotated[Limit | None, about("more than this is reported", "0")] = None
-    critical: Annotated[Limit | None, about("more than this fails the gate", "0")] = None
+    warn: Limit | None = setting(None, "more than this is reported", "0")
+    critical: Limit | None = setting(None, "more than this fails the gate", "0")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -101,12 +101,11 @@ class UserExpectation(Model):
 class Gate(Model):
     """What a load must meet to reach Gold. Without budgets and expectations, only the invariants can fail it."""
 
-    budgets: Annotated[dict[Measure, Budget], about("limits by measure", "{late: {critical: 0}}")] = Field(default={})
-    expectations: Annotated[
-        tuple[UserExpectation, ...],
-        about("a list of expectations on Gold's columns", "[{expect_column_values_to_not_be_null: {column: payload.id}}]"),
-    ] = ()
-    data_docs: Annotated[Flag, about("true builds Great Expectations' Data Docs too", "true")] = False
+    budgets: dict[Measure, Budget] = setting({}, "limits by measure", "{late: {critical: 0}}")
+    expectations: tuple[UserExpectation, ...] = setting(
+        (), "a list of expectations on Gold's columns", "[{expect_column_values_to_not_be_null: {column: payload.id}}]"
+    )
+    data_docs: Flag = setting(False, "true builds Great Expectations' Data Docs too", "true")
 
     @field_validator("budgets")
     @classmethod

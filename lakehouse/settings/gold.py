@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Model, SettingError, about, from_config_folder
+from lakehouse.settings.base import Model, SettingError, from_config_folder, setting
 from lakehouse.settings.model_sql import problem
 from lakehouse.settings.secrets import HIDES_SECRETS, Secret
 
@@ -54,14 +54,14 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
 class GoldModel(Model):
     """A table of your own in Gold, built by a SQL query over Gold's tables."""
 
-    name: Annotated[str, AfterValidator(_model_name), HIDES_SECRETS, about("the table's name", "incidents_by_day")]
-    sql: Annotated[Path, BeforeValidator(_sql_file), about("the file with its query", "sql/incidents_by_day.sql")]
+    name: Annotated[str, AfterValidator(_model_name), HIDES_SECRETS] = setting(..., "the table's name", "incidents_by_day")
+    sql: Annotated[Path, BeforeValidator(_sql_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
 
 
 class Gold(Model):
     """What is published in addition to the built-in tables."""
 
-    models: Annotated[tuple[GoldModel, ...], about("your own SQL models, a list", "[{name: by_day, sql: sql/by_day.sql}]")] = ()
+    models: tuple[GoldModel, ...] = setting((), "your own SQL models, a list", "[{name: by_day, sql: sql/by_day.sql}]")
 
     @field_validator("models")
     @classmethod

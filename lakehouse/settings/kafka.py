@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
+from pydantic import AfterValidator, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, Whole, about, matching
+from lakehouse.settings.base import Model, SettingError, Text, Whole, matching, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, MASK, MASKED, Secret, mask, smells_of_secret
 
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -93,35 +93,24 @@ def _is_offset(partition: object, offset: object) -> bool:
 class Kafka(Model):
     """Where the records come from."""
 
-    bootstrap_servers: Annotated[
-        str,
-        AfterValidator(_servers),
-        HIDES_SECRETS,
-        about("the brokers, host:port, separated by commas", "localhost:9092"),
-    ]
-    topics: Annotated[tuple[TopicName, ...], about("a list of topics, by their exact names", "[incidents]")]
-    starting_offsets: Annotated[
-        str | dict[str, dict[str, int]],
-        PlainValidator(_starting_offsets),
-        about("where the first run starts: earliest, latest, or an offset per topic and partition", "earliest"),
-    ] = "earliest"
-    max_offsets_per_trigger: Annotated[
-        Whole | None, about("the most records that Bronze takes in one step; null for no limit", "1000000")
-    ] = 1_000_000
-    commit_group: Annotated[
-        Text | None,
-        about(
-            "a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
-            "tidemark-incidents",
-        ),
-    ] = None
-    properties: Annotated[
-        dict[
-            Annotated[str, AfterValidator(_property_name)],
-            Annotated[SecretStr | str, PlainValidator(_property_value), MASKED],
-        ],
-        about("Kafka client properties by their own names", "{security.protocol: SASL_SSL}"),
-    ] = Field(default={})
+    bootstrap_servers: Annotated[str, AfterValidator(_servers), HIDES_SECRETS] = setting(
+        ..., "the brokers, host:port, separated by commas", "localhost:9092"
+    )
+    topics: tuple[TopicName, ...] = setting(..., "a list of topics, by their exact names", "[incidents]")
+    starting_offsets: Annotated[str | dict[str, dict[str, int]], PlainValidator(_starting_offsets)] = setting(
+        "earliest", "where the first run starts: earliest, latest, or an offset per topic and partition", "earliest"
+    )
+    max_offsets_per_trigger: Whole | None = setting(
+        1_000_000, "the most records that Bronze takes in one step; null for no limit", "1000000"
+    )
+    commit_group: Text | None = setting(
+        None,
+        "a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
+        "tidemark-incidents",
+    )
+    properties: dict[
+        Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value), MASKED]
+    ] = setting({}, "Kafka client properties by their own names", "{security.protocol: SASL_SSL}")
 
     @field_validator("topics")
     @classmethod

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Flag, Model, SettingError, Whole, about
+from lakehouse.settings.base import Flag, Model, SettingError, Whole, setting
 
 _SAFE_HOURS = 168
 """Delta's own minimum: below it, an active reader or writer may lose files that it uses."""
@@ -13,16 +13,15 @@ _SAFE_HOURS = 168
 class Maintenance(Model):
     """What `tidemark maintain` does to every table, and how long it keeps old files and logs."""
 
-    allow_short_retention: Annotated[Flag, about("whether retain_hours may be below 168", "true")] = False
-    retain_hours: Annotated[int, Field(strict=True, ge=0), about("how long a file that is no longer current stays", "336")] = (
-        _SAFE_HOURS
+    allow_short_retention: Flag = setting(False, "whether retain_hours may be below 168", "true")
+    retain_hours: Annotated[int, Field(strict=True, ge=0)] = setting(
+        _SAFE_HOURS, "how long a file that is no longer current stays", "336"
     )
-    log_retain_days: Annotated[Whole, about("how long a table's log, its history, stays", "60", validate_default=True)] = 30
-    file_mib: Annotated[Whole, about("the size that small files are put together to, in MiB", "256")] = 128
-    retire_streams_days: Annotated[
-        Whole | None,
-        about("how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never", "30"),
-    ] = None
+    log_retain_days: Whole = setting(30, "how long a table's log, its history, stays", "60", validate_default=True)
+    file_mib: Whole = setting(128, "the size that small files are put together to, in MiB", "256")
+    retire_streams_days: Whole | None = setting(
+        None, "how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never", "30"
+    )
 
     @field_validator("retain_hours")
     @classmethod

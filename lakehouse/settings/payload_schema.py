@@ -138,10 +138,7 @@ def odd_names(struct: Type) -> Iterator[str]:
 
 
 def storable(found: Type, path: str = "") -> tuple[Type | None, list[str]]:
-    """Split off the fields that no table can hold: odd names, and names that differ in case only.
-
-    Returns:
-        The rest, None if nothing is left; and the paths of what is split off.
+    """Return the type without the fields that no table can hold, None if nothing is left, and the paths of these.
 
     >>> found = Type("scalar", "INT")
     >>> left, odd = storable(Type("struct", fields=tuple(Field(name, found) for name in ("a", "A", "b c", "d"))))
@@ -172,10 +169,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL into a struct of its fields.
-
-    Args:
-        ddl: Names with types, separated by commas, as in CREATE TABLE.
+    """Parse DDL, as in CREATE TABLE, into a struct of its fields.
 
     Raises:
         SchemaError: The DDL is not a list of fields; a type is unknown, or one that JSON cannot be decoded as, Delta cannot
@@ -196,16 +190,13 @@ def of(ddl: str | None) -> Type:
 
 
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
-    """The type that holds the payloads of all topics: the fields of the topics that are not named, then the others, by name.
+    """Return the type that holds the payloads of all topics: the fields of `top`, then those of single topics, by name.
 
     So the place of a field depends neither on the order of the topics nor on which of them come and go.
 
     Args:
-        top: The type that `value` says; None for none.
+        top: The type in `value`; None for none.
         own: The types of single topics, each with where it is written.
-
-    Returns:
-        The type; None if there are none.
 
     Raises:
         SchemaError: Two of them have a field of the same name and another type, or one is text and the other has fields.
@@ -247,7 +238,7 @@ def _bare(each: Type) -> Type:
 
 
 class _Parser:
-    """A recursive-descent parser: one method for each rule of the grammar."""
+    """A parser by recursive descent: one method for each rule of the grammar."""
 
     def __init__(self, ddl: str) -> None:
         self._ddl, self._at = ddl.rstrip(), 0

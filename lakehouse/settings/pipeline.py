@@ -18,11 +18,11 @@ from lakehouse.settings.base import (
     SettingError,
     Text,
     Whole,
-    about,
     from_config_folder,
     is_uri,
     matching,
     nearest,
+    setting,
 )
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.gate import Gate, UserExpectation
@@ -54,20 +54,18 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), HIDE
 class StorageSettings(Model):
     """The store of the root: S3, Azure or Google's. What is not given is taken from the environment (`AWS_REGION`, ...)."""
 
-    endpoint: Annotated[Text | None, about("its URL, if it is not the cloud's own", "https://minio:9000")] = None
-    region: Annotated[Text | None, about("its region", "eu-central-1")] = None
-    access_key_id: Annotated[Text | None, about("the key's id, as a reference", "${env:LAKE_ACCESS_KEY_ID}")] = None
-    secret_access_key: Annotated[SecretText | None, about("its secret, as a reference", "${env:LAKE_SECRET_ACCESS_KEY}")] = None
-    session_token: Annotated[SecretText | None, about("the token of temporary credentials", "${env:LAKE_SESSION_TOKEN}")] = None
-    single_writer: Annotated[Flag, about("commit without put-if-absent: only where nobody else ever writes", example=True)] = (
-        False
+    endpoint: Text | None = setting(None, "its URL, if it is not the cloud's own", "https://minio:9000")
+    region: Text | None = setting(None, "its region", "eu-central-1")
+    access_key_id: Text | None = setting(None, "the key's id, as a reference", "${env:LAKE_ACCESS_KEY_ID}")
+    secret_access_key: SecretText | None = setting(None, "its secret, as a reference", "${env:LAKE_SECRET_ACCESS_KEY}")
+    session_token: SecretText | None = setting(None, "the token of temporary credentials", "${env:LAKE_SESSION_TOKEN}")
+    single_writer: Flag = setting(False, "commit without put-if-absent: only where nobody else ever writes", True)
+    account_key: SecretText | None = setting(
+        None, "Azure: the storage account's key, as a reference", "${env:LAKE_ACCOUNT_KEY}"
     )
-    account_key: Annotated[
-        SecretText | None, about("Azure: the storage account's key, as a reference", "${env:LAKE_ACCOUNT_KEY}")
-    ] = None
-    tenant_id: Annotated[Text | None, about("Azure: the tenant of a service principal", "${env:LAKE_TENANT_ID}")] = None
-    client_id: Annotated[Text | None, about("Azure: the service principal", "${env:LAKE_CLIENT_ID}")] = None
-    client_secret: Annotated[SecretText | None, about("Azure: its secret, as a reference", "${env:LAKE_CLIENT_SECRET}")] = None
+    tenant_id: Text | None = setting(None, "Azure: the tenant of a service principal", "${env:LAKE_TENANT_ID}")
+    client_id: Text | None = setting(None, "Azure: the service principal", "${env:LAKE_CLIENT_ID}")
+    client_secret: SecretText | None = setting(None, "Azure: its secret, as a reference", "${env:LAKE_CLIENT_SECRET}")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -97,25 +95,18 @@ class StorageSettings(Model):
 class LakehouseSettings(Model):
     """Where the tables are: either folders under a root, or tables in a catalog's schema."""
 
-    root: Annotated[Root | None, about("a folder or URI; relative to the config file's folder", "./lakehouse")] = None
-    catalog: Annotated[Identifier | None, about("a catalog", "main")] = None
+    root: Root | None = setting(None, "a folder or URI; relative to the config file's folder", "./lakehouse")
+    catalog: Identifier | None = setting(None, "a catalog", "main")
     schema_: Identifier | None = Field(default=None, alias="schema", description="its schema", examples=["tidemark"])
-    volume: Annotated[
-        Text | None,
-        about(
-            "with a catalog: the folder for checkpoints and reports", "/Volumes/main/tidemark/tidemark", validate_default=True
-        ),
-    ] = None
-    storage: Annotated[
-        StorageSettings | None,
-        about("with tables in an object store: how they are reached", {"endpoint": "https://minio:9000"}),
-    ] = None
-    metastore: Annotated[
-        Text | None,
-        about(
-            "with the catalog spark_catalog: its Hive Metastore, for sessions that Tidemark starts", "thrift://metastore:9083"
-        ),
-    ] = None
+    volume: Text | None = setting(
+        None, "with a catalog: the folder for checkpoints and reports", "/Volumes/main/tidemark/tidemark", validate_default=True
+    )
+    storage: StorageSettings | None = setting(
+        None, "with tables in an object store: how they are reached", {"endpoint": "https://minio:9000"}
+    )
+    metastore: Text | None = setting(
+        None, "with the catalog spark_catalog: its Hive Metastore, for sessions that Tidemark starts", "thrift://metastore:9083"
+    )
 
     @field_validator("volume")
     @classmethod
@@ -226,7 +217,7 @@ _DECODERS: dict[str, list[list[str]]] = {
 class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
-    format: Annotated[Literal["text", "json", "avro", "protobuf"], about("text, json, avro or protobuf", "json")]
+    format: Literal["text", "json", "avro", "protobuf"] = setting(..., "text, json, avro or protobuf", "json")
     schema_: Text | None = Field(
         default=None,
         alias="schema",
@@ -234,34 +225,26 @@ class ValueFormat(Model):
         description="the fields as Spark DDL; required for json, avro and protobuf",
         examples=['"id STRING, amount DOUBLE"'],
     )
-    max_bytes: Annotated[
-        int,
-        Field(ge=1, le=2_147_483_647),
-        about("the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"),
-    ] = 16_777_216
-    undecodable: Annotated[
-        Literal["quarantine", "accept"],
-        about("what a record gets whose value is not of that format: quarantine or accept", "accept"),
-    ] = "quarantine"
-    avro_schema: Annotated[
-        Annotated[Text, AfterValidator(_avro_schema)] | None,
-        about("for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"),
-    ] = None
-    descriptor: Annotated[
-        Annotated[Text, AfterValidator(_descriptor)] | None,
-        about("for protobuf without a registry: the descriptor set that protoc writes, its file", "incident.desc"),
-    ] = None
-    message: Annotated[
-        Text | None,
-        about("for protobuf without a registry: the full name of the message that all values are", "shop.Incident"),
-    ] = None
-    registry: Annotated[
-        Registry | None,
-        about(
-            "for json, avro and protobuf: the schema registry, if each value begins with the id of its schema",
-            "{url: https://registry.example.org:8081}",
-        ),
-    ] = None
+    max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(
+        16_777_216, "the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"
+    )
+    undecodable: Literal["quarantine", "accept"] = setting(
+        "quarantine", "what a record gets whose value is not of that format: quarantine or accept", "accept"
+    )
+    avro_schema: Annotated[Text, AfterValidator(_avro_schema)] | None = setting(
+        None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"
+    )
+    descriptor: Annotated[Text, AfterValidator(_descriptor)] | None = setting(
+        None, "for protobuf without a registry: the descriptor set that protoc writes, its file", "incident.desc"
+    )
+    message: Text | None = setting(
+        None, "for protobuf without a registry: the full name of the message that all values are", "shop.Incident"
+    )
+    registry: Registry | None = setting(
+        None,
+        "for json, avro and protobuf: the schema registry, if each value begins with the id of its schema",
+        "{url: https://registry.example.org:8081}",
+    )
 
     @field_validator("schema_")
     @classmethod
@@ -330,16 +313,14 @@ NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
 class Topic(Model):
     """How the records of one topic are read. What is missing is as at the top; a null that is written takes it away."""
 
-    sequence: Annotated[NotKey | None, about("where the sequence of the topic's records is", "{json: $.id}")] = None
-    producer: Annotated[NotOffset | None, about("their producer; null for none", "{header: producer}")] = None
-    epoch: Annotated[NotOffset | None, about("their epoch; null for none", "{header: epoch}")] = None
-    value: Annotated[
-        ValueFormat | None,
-        about(
-            "how their values are decoded; a key of it that is missing is as in value, null decodes none",
-            '{schema: "id STRING"}',
-        ),
-    ] = None
+    sequence: NotKey | None = setting(None, "where the sequence of the topic's records is", "{json: $.id}")
+    producer: NotOffset | None = setting(None, "their producer; null for none", "{header: producer}")
+    epoch: NotOffset | None = setting(None, "their epoch; null for none", "{header: epoch}")
+    value: ValueFormat | None = setting(
+        None,
+        "how their values are decoded; a key of it that is missing is as in value, null decodes none",
+        '{schema: "id STRING"}',
+    )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -363,43 +344,34 @@ PipelineName = Annotated[
 class Silver(Model):
     """How much of Bronze a load of Silver takes."""
 
-    max_records_per_load: Annotated[
-        Whole | None,
-        about("the records above which a load is cut into several, between commits of Bronze; null for any number", "5000000"),
-    ] = 20_000_000
+    max_records_per_load: Whole | None = setting(
+        20_000_000,
+        "the records above which a load is cut into several, between commits of Bronze; null for any number",
+        "5000000",
+    )
 
 
 class Settings(Model):
     """All settings of one pipeline."""
 
-    pipeline: Annotated[PipelineName, about("the pipeline's name, also the idempotency key of its writes", "incidents")]
-    kafka: Annotated[Kafka, about("where the records come from", "{bootstrap_servers: localhost:9092, topics: [incidents]}")]
-    lakehouse: Annotated[LakehouseSettings, about("where the tables are", "{root: ./lakehouse}")]
-    sequence: Annotated[
-        NotKey,
-        about("where a record's sequence is: one of header, value, json, field, bytes, offset, custom", "{header: seq}"),
-    ]
-    producer: Annotated[NotOffset | None, about("a record's producer", "{header: producer}")] = None
-    epoch: Annotated[NotOffset | None, about("a record's epoch", "{header: epoch}")] = None
-    value: Annotated[ValueFormat | None, about("how values are decoded", "{format: text}", validate_default=True)] = None
-    topics: Annotated[
-        dict[str, Topic],
-        about("single topics that are read otherwise", "{orders: {sequence: {json: $.id}}}"),
-    ] = Field(default={})
-    policies: Annotated[Policies, about("what happens to records that are not simply new", "{late: accept}")] = Field(
-        default_factory=Policies
+    pipeline: PipelineName = setting(..., "the pipeline's name, also the idempotency key of its writes", "incidents")
+    kafka: Kafka = setting(..., "where the records come from", "{bootstrap_servers: localhost:9092, topics: [incidents]}")
+    lakehouse: LakehouseSettings = setting(..., "where the tables are", "{root: ./lakehouse}")
+    sequence: NotKey = setting(
+        ..., "where a record's sequence is: one of header, value, json, field, bytes, offset, custom", "{header: seq}"
     )
-    silver: Annotated[Silver, about("how much of Bronze a load of Silver takes", "{max_records_per_load: 5000000}")] = Field(
-        default_factory=Silver
+    producer: NotOffset | None = setting(None, "a record's producer", "{header: producer}")
+    epoch: NotOffset | None = setting(None, "a record's epoch", "{header: epoch}")
+    value: ValueFormat | None = setting(None, "how values are decoded", "{format: text}", validate_default=True)
+    topics: dict[str, Topic] = setting({}, "single topics that are read otherwise", "{orders: {sequence: {json: $.id}}}")
+    policies: Policies = setting(Policies, "what happens to records that are not simply new", "{late: accept}")
+    silver: Silver = setting(Silver, "how much of Bronze a load of Silver takes", "{max_records_per_load: 5000000}")
+    gate: Gate = setting(Gate, "what a load must hold to reach Gold", "{data_docs: true}")
+    gold: Gold = setting(Gold, "what is published beside the built-in tables", "{models: []}")
+    maintenance: Maintenance = setting(
+        Maintenance, "how long old versions stay, and how large files get", "{retain_hours: 336}"
     )
-    gate: Annotated[Gate, about("what a load must hold to reach Gold", "{data_docs: true}")] = Field(default_factory=Gate)
-    gold: Annotated[Gold, about("what is published beside the built-in tables", "{models: []}")] = Field(default_factory=Gold)
-    maintenance: Annotated[Maintenance, about("how long old versions stay, and how large files get", "{retain_hours: 336}")] = (
-        Field(default_factory=Maintenance)
-    )
-    watch: Annotated[Watch, about("metrics and alerts; off unless named", "{metrics_file: tidemark.prom}")] = Field(
-        default_factory=Watch
-    )
+    watch: Watch = setting(Watch, "metrics and alerts; off unless named", "{metrics_file: tidemark.prom}")
 
     @field_validator("value")
     @classmethod

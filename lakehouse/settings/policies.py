@@ -5,24 +5,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Flag, Model, Whole, about
+from lakehouse.settings.base import Flag, Model, Whole, setting
 
 
 class TopicPolicies(Model):
     """The policies of one topic. Under `policies.topics`, missing keys are inherited from `policies`."""
 
-    late: Annotated[
-        Literal["quarantine", "accept", "drop"], about("what a late record gets: quarantine, accept or drop", "quarantine")
-    ] = "quarantine"
-    max_jump: Annotated[Whole | None, about("the largest believed step above a watermark; null for any", "1000000")] = None
-    max_quarantined_share: Annotated[
-        float, Field(strict=True, ge=0, le=1), about("the share of a load above which the breaker opens, 0 to 1", "0.5")
-    ] = 0.5
-    max_new_streams: Annotated[
-        Whole | None,
-        about("how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"),
-    ] = 10_000
-    contiguous: Annotated[Flag, about("whether sequences have no gaps, so that missing ones are followed up", "true")] = False
+    late: Literal["quarantine", "accept", "drop"] = setting(
+        "quarantine", "what a late record gets: quarantine, accept or drop", "quarantine"
+    )
+    max_jump: Whole | None = setting(None, "the largest believed step above a watermark; null for any", "1000000")
+    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
+        0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"
+    )
+    max_new_streams: Whole | None = setting(
+        10_000, "how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"
+    )
+    contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
@@ -34,9 +33,7 @@ class TopicPolicies(Model):
 class Policies(TopicPolicies):
     """The policies of all topics, and of single topics that have their own."""
 
-    topics: Annotated[dict[str, TopicPolicies], about("policies of single topics", "{incidents: {late: accept}}")] = Field(
-        default={}
-    )
+    topics: dict[str, TopicPolicies] = setting({}, "policies of single topics", "{incidents: {late: accept}}")
 
     @field_validator("topics")
     @classmethod

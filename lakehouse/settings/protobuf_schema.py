@@ -241,7 +241,7 @@ def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Files:
-    """Read a descriptor set from its text, base64, with or without AS_TEXT before it.
+    """Read a descriptor set from its text in base64, which AS_TEXT may begin.
 
     Raises:
         ProtobufSchemaError: It is none, or begins with REFUSED: then with the reason that follows.
@@ -256,13 +256,7 @@ def read(text: str) -> Files:
 
 @lru_cache(maxsize=256)
 def misfit(text: str, message: str, wanted: Type) -> str | None:
-    """Why no value that is a message can be read as the wanted fields; None if it can. A field that it does not have is null.
-
-    Args:
-        text: The descriptor set.
-        message: The full name.
-        wanted: The fields; a scalar named KEY takes whole numbers and text.
-    """
+    """Return why no value that is a message can be read as the wanted fields; None if it can. A missing field is null."""
     try:
         files = read(text).of(message)
         _check_message(files, files.messages[f".{message}"], wanted, "")
@@ -273,7 +267,7 @@ def misfit(text: str, message: str, wanted: Type) -> str | None:
 
 @lru_cache(maxsize=256)
 def misfits(text: str, wanted: Type) -> dict[str, str]:
-    """The messages of the last file of a set that cannot be read as the wanted fields, by their indexes, each with the reason.
+    """Return why messages of a set's last file cannot be read as the wanted fields, by their indexes.
 
     Raises:
         ProtobufSchemaError: It is no descriptor set.

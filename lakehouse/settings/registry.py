@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lakehouse.settings.base import Model, SecretText, SettingError, Text, about, from_config_folder
+from lakehouse.settings.base import Model, SecretText, SettingError, Text, from_config_folder, setting
 from lakehouse.settings.kafka import is_web_address
 from lakehouse.settings.secrets import HIDES_SECRETS, in_uri
 
@@ -25,16 +25,15 @@ File = Annotated[Text, AfterValidator(from_config_folder)]
 class Registry(Model):
     """A schema registry of Confluent's protocol: its presence says that each value has the prefix of the wire format."""
 
-    url: Annotated[str, AfterValidator(_url), HIDES_SECRETS, about("its address", "https://registry.example.org:8081")]
-    username: Annotated[Text | None, about("for basic auth: the user", "${env:REGISTRY_USER}")] = None
-    password: Annotated[SecretText | None, about("its password, as a reference", "${env:REGISTRY_PASSWORD}")] = None
-    ca: Annotated[File | None, about("a file of certificates to check the registry's by", "/etc/ssl/registry-ca.pem")] = None
-    cert: Annotated[File | None, about("a client certificate's file", "/etc/ssl/client.pem")] = None
-    key: Annotated[File | None, about("the file of its key", "/etc/ssl/client.key")] = None
-    undecodable_ids: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=0, lt=2**32)], ...],
-        about("ids that no schema has: values with them are undecodable", "[4711]"),
-    ] = ()
+    url: Annotated[str, AfterValidator(_url), HIDES_SECRETS] = setting(..., "its address", "https://registry.example.org:8081")
+    username: Text | None = setting(None, "for basic auth: the user", "${env:REGISTRY_USER}")
+    password: SecretText | None = setting(None, "its password, as a reference", "${env:REGISTRY_PASSWORD}")
+    ca: File | None = setting(None, "a file of certificates to check the registry's by", "/etc/ssl/registry-ca.pem")
+    cert: File | None = setting(None, "a client certificate's file", "/etc/ssl/client.pem")
+    key: File | None = setting(None, "the file of its key", "/etc/ssl/client.key")
+    undecodable_ids: tuple[Annotated[int, Field(strict=True, ge=0, lt=2**32)], ...] = setting(
+        (), "ids that no schema has: values with them are undecodable", "[4711]"
+    )
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, Whole, about, from_config_folder, is_uri, matching
+from lakehouse.settings.base import Model, SettingError, Text, Whole, from_config_folder, is_uri, matching, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret, smells_of_secret
 
 _OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
@@ -59,18 +59,13 @@ HeaderValue = Annotated[
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[
-        str,
-        StringConstraints(min_length=1),
-        AfterValidator(_url),
-        HIDES_SECRETS,
-        MASKED,
-        about("the address", "${env:ALERT_URL}"),
-    ]
-    headers: Annotated[
-        dict[HeaderName, HeaderValue], about("headers that go with it", "{Authorization: 'Bearer ${env:ALERT_TOKEN}'}")
-    ] = Field(default={})
-    timeout_seconds: Annotated[Whole, about("how long an answer is waited for", "10")] = 10
+    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_url), HIDES_SECRETS, MASKED] = setting(
+        ..., "the address", "${env:ALERT_URL}"
+    )
+    headers: dict[HeaderName, HeaderValue] = setting(
+        {}, "headers that go with it", "{Authorization: 'Bearer ${env:ALERT_TOKEN}'}"
+    )
+    timeout_seconds: Whole = setting(10, "how long an answer is waited for", "10")
 
     @field_validator("headers")
     @classmethod
@@ -105,15 +100,13 @@ def _takes_password(option: str, value: str) -> bool:
 class Alerts(Model):
     """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
 
-    webhook: Annotated[Webhook | None, about("an address to post to", "{url: '${env:ALERT_URL}'}")] = None
-    mail_command: Annotated[
-        tuple[Annotated[Text, MASKED], ...] | None,
-        about(
-            "a program and its arguments, a list; gets the text on its standard input, no shell",
-            "[mail, -s, Tidemark, ops@example.org]",
-        ),
-    ] = None
-    max_lag: Annotated[Whole | None, about("the most offsets that Silver may be behind Kafka in a partition", "100000")] = None
+    webhook: Webhook | None = setting(None, "an address to post to", "{url: '${env:ALERT_URL}'}")
+    mail_command: tuple[Annotated[Text, MASKED], ...] | None = setting(
+        None,
+        "a program and its arguments, a list; gets the text on its standard input, no shell",
+        "[mail, -s, Tidemark, ops@example.org]",
+    )
+    max_lag: Whole | None = setting(None, "the most offsets that Silver may be behind Kafka in a partition", "100000")
 
     @property
     def is_on(self) -> bool:
@@ -139,26 +132,21 @@ class Alerts(Model):
 class Watch(Model):
     """Metrics and alerts of the pipeline."""
 
-    metrics_file: Annotated[
-        LocalFile | None,
-        about(
-            "a file that gets Prometheus' text format after each run; relative to the config file's folder",
-            "/var/lib/node_exporter/tidemark.prom",
-        ),
-    ] = None
-    metrics_port: Annotated[
-        Annotated[int, Field(strict=True, ge=1, le=65_535)] | None,
-        about("the port on which `run --every` answers with the same", "9464"),
-    ] = None
-    metrics_host: Annotated[Text, about("the address of that port", "10.0.0.5")] = "127.0.0.1"
-    state_file: Annotated[
-        LocalFile | None,
-        about(
-            "a file that keeps what a run found for the next run; by default next to the tables",
-            "/var/lib/tidemark/incidents.json",
-        ),
-    ] = None
-    alerts: Annotated[Alerts, about("who is alerted", "{max_lag: 100000}")] = Field(default_factory=Alerts)
+    metrics_file: LocalFile | None = setting(
+        None,
+        "a file that gets Prometheus' text format after each run; relative to the config file's folder",
+        "/var/lib/node_exporter/tidemark.prom",
+    )
+    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(
+        None, "the port on which `run --every` answers with the same", "9464"
+    )
+    metrics_host: Text = setting("127.0.0.1", "the address of that port", "10.0.0.5")
+    state_file: LocalFile | None = setting(
+        None,
+        "a file that keeps what a run found for the next run; by default next to the tables",
+        "/var/lib/tidemark/incidents.json",
+    )
+    alerts: Alerts = setting(Alerts, "who is alerted", "{max_lag: 100000}")
 
     @property
     def has_metrics(self) -> bool:
