@@ -19,14 +19,7 @@ _WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the config.
-
-    Attributes:
-        declared: Its annotation in the model, a model for a section.
-        description: What it means; empty for an item of a list or mapping.
-        example: An example value, as YAML; empty if there is none.
-        metadata: What the model says of it besides its annotation.
-    """
+    """A key of the config as its model declares it; an item of a list or mapping has no description and no example."""
 
     declared: Any
     description: str = ""

@@ -34,16 +34,12 @@ def load(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Load a pipeline's settings.
+    """Load and validate a pipeline's settings.
 
     Args:
-        config: The YAML file; relative paths in it start at its folder. Or what such a file would hold, as a mapping; relative
-            paths in it start at the working folder.
+        config: The YAML file, at whose folder relative paths start; or a mapping, whose paths start at the working folder.
         overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
         environ: The environment; by default this process's.
-
-    Returns:
-        The validated settings, with secrets masked in every representation.
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
@@ -60,12 +56,7 @@ def load(
 
 
 def parse(text: str, file: Path, *, environ: Mapping[str, str]) -> Settings:
-    """Load a pipeline's settings from the text of a config that is not written yet.
-
-    Args:
-        text: YAML.
-        file: The file that it is for, whose name errors have, and in whose folder relative paths start.
-        environ: The environment.
+    """Load settings from the text of a file that is not written yet; errors name it, and relative paths start at its folder.
 
     Raises:
         ConfigMistakesError: The config has mistakes.
@@ -138,16 +129,7 @@ def show_yaml(settings: Settings) -> str:
 
 def known_secrets(settings: Settings) -> frozenset[str]:
     """Return the non-empty secrets in the settings, in plain text, for the log and report layer to scrub."""
-    return frozenset(secret_texts(_plain(settings)))
-
-
-def _plain(value: Any) -> Any:
-    """Turn a model into plain data recursively, without dumping it: a dump masks the secrets."""
-    if hasattr(type(value), "model_fields"):
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+    return frozenset(secret_texts(settings))
 
 
 def _read(path: Path) -> str:

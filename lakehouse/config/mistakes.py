@@ -55,11 +55,7 @@ class Mistake:
 
 
 class ConfigMistakesError(ConfigError):
-    """A config has mistakes; the error lists all that one pass can find.
-
-    Attributes:
-        mistakes: The mistakes, in display order.
-    """
+    """A config has mistakes; the error lists all that one pass can find, as its attribute `mistakes` does."""
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -72,13 +68,7 @@ class ConfigMistakesError(ConfigError):
 
 
 def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
-    """Translate pydantic's errors into mistakes, each with its path.
-
-    Args:
-        error: What validating the settings raised.
-        data: The validated values; their secrets are never shown.
-        place_of: Returns where a key was set.
-    """
+    """Translate pydantic's errors into mistakes, each with its path; secrets of the data are never shown."""
     return [_translate(detail, data, place_of) for detail in error.errors(include_url=False, include_input=False)]
 
 

@@ -39,14 +39,7 @@ _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 @dataclass
 class Source:
-    """A config as given, before validation.
-
-    Attributes:
-        file: The file's name, as messages show it.
-        data: The values, as plain Python data.
-        places: Where each key was set.
-        mistakes: Mistakes found while reading: invalid YAML, repeated keys, unknown names.
-    """
+    """A config before validation: its values, where each key was set, and mistakes found while reading."""
 
     file: str
     data: dict[str, Any] = field(default_factory=dict)

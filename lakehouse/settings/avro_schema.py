@@ -69,12 +69,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """A schema that values were written with.
-
-    Attributes:
-        schema: As JSON, made anew.
-        named: Its records, enums and fixed types, by full name.
-    """
+    """A schema that values were written with, as JSON that is made anew; and its named types, by full name."""
 
     schema: Any
     named: Mapping[str, Any]
@@ -89,8 +84,8 @@ def writer(text: str) -> Writer:
     """Read a schema.
 
     Raises:
-        AvroSchemaError: It is none; it refers to itself; written out it has more than 10,000 types or 50 levels; or it has
-            arrays of items without bytes, of which a few bytes can hold billions.
+        AvroSchemaError: It is none, refers to itself, is too large, or has arrays of items without bytes (a few bytes of them
+            can stand for billions).
 
     >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
     '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'

@@ -49,7 +49,7 @@ class Model(BaseModel):
 
 
 class SettingError(PydanticCustomError):
-    """A setting does not take a value. Never holds the value, which may be a secret: the report of mistakes adds it if it may.
+    """A setting does not take a value, which the error never holds: it may be a secret.
 
     Attributes:
         what: What is wrong.

@@ -1,9 +1,8 @@
 """Refuses SQL in a Gold model that does more than query tables. The text is checked before there is a session.
 
-A model runs with the rights of the run. Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
-substitute environment variables in its text (`${env:...}`), and read files named in the options of some functions. The text is
-tokenized as Spark's own lexer does it, and refused if the two might differ. Which relations it reads is checked in its plan, by
-`foreign_relations`.
+Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`), substitute environment variables in its
+text (`${env:...}`), and read files named in the options of some functions. The text is tokenized as Spark's own lexer does it,
+and refused if the two might differ.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -15,10 +14,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakehouse.errors import headline
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 REFUSED = frozenset(
     {
@@ -88,30 +85,11 @@ def as_query(text: str) -> str:
     return f"SELECT * FROM (\n{text.strip().rstrip(';').rstrip()}\n)"  # noqa: S608 -- the operator's own text
 
 
-def beyond_tables(text: str, explain: Callable[[str], str], *, is_in_catalog: bool) -> str | None:
-    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
-
-    Args:
-        text: The query, not yet wrapped.
-        explain: Asks Spark to plan a query: its `EXPLAIN EXTENDED`.
-        is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
-    """
-    if (found := problem(text)) is not None:
-        return found
-    explained = explain(f"EXPLAIN EXTENDED {as_query(text)}")
-    parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
-    if not is_shown:
-        return f"a plan that cannot be looked at: {headline(explained)}"
-    foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
-    return f"what is not a table here: {', '.join(foreign)}" if foreign else None
-
-
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
     r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
-    A one-part name is one of our views or a CTE. A multi-part name is a file named in the query, or a catalog table: that may
-    be read if the pipeline's own tables are in a catalog, because the catalog's permissions apply. A table function may read
-    anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
+    A one-part name is one of our views or a CTE; a multi-part name is a file, or a table of a catalog. A table function may
+    read anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
 
     >>> foreign_relations("'UnresolvedTableValuedFunction [range], [3], false", is_in_catalog=True)
     ['range(...)']

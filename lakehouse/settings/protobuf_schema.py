@@ -78,11 +78,9 @@ class ProtobufSchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a descriptor set.
+    """The files of a descriptor set, each after those that it imports, and all messages by full name: `.shop.Order`.
 
-    Attributes:
-        files: Each after those that it imports; the last is the one that all others are there for.
-        messages: The messages of all files by full name, as types name them: `.shop.Order`.
+    The last file is the one that all others are there for.
     """
 
     files: Sequence[FileDescriptorProto]
@@ -361,19 +359,14 @@ def target(wanted: Type) -> str:
 
 @dataclass(frozen=True)
 class Schema:
-    """The schema of an id.
-
-    Attributes:
-        text: Its descriptor set; none, or one that begins with REFUSED, decodes nothing.
-        number: The id; -1 for values that name none.
-    """
+    """The descriptor set of an id, -1 for values that name none. An empty one, or one that is REFUSED, decodes nothing."""
 
     text: str
     number: int = -1
 
 
 def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
-    """What `ProtobufToAvro.java` reads values by.
+    """Return what `ProtobufToAvro.java` reads values by.
 
     Args:
         schemas: The schemas of the ids that values may carry; another one fails the query. One of -1 for values without ids.

@@ -1,14 +1,14 @@
 """Secrets: the text type that masks the values of `${env:NAME}` and `${secret:scope/key}` in a config.
 
-A secret is read once, when the config is loaded. It is held as `Secret` or pydantic's `SecretStr`, whose representations are
-masked; code that needs the real value asks for it explicitly (`Kafka.client_properties`).
+A secret is held as `Secret` or pydantic's `SecretStr`, whose representations are masked; code that needs the real value asks
+for it (`Kafka.client_properties`).
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import GetCoreSchemaHandler, SecretStr
+from pydantic import BaseModel, GetCoreSchemaHandler, SecretStr
 from pydantic_core import core_schema
 
 MASK = "********"
@@ -137,6 +137,8 @@ def secret_texts(value: object) -> set[str]:
         logins = [value[start:end] for start, end in in_uri(value)]
         parts = {part for login in logins for part in (login, login.partition(":")[2])}
         return {part for part in parts if len(part) >= _SHORTEST}  # a shorter text would be masked inside ordinary words
+    if isinstance(value, BaseModel):
+        value = value.__dict__  # not a dump, which masks the secrets
     if isinstance(value, Mapping):
         value = tuple(value.values())
     return set().union(*map(secret_texts, value)) if isinstance(value, (list, tuple)) else set()
