@@ -206,9 +206,12 @@ _FOREIGN = (
 """Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
 _LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
 """The Kerberos login modules in these packages."""
-_MODULE = re.compile(r"\s*([^\s;=]+)\s+(required|requisite|sufficient|optional)(?=[\s;])", re.IGNORECASE)
-_OPTION = re.compile(r"""\s*[^\s=;"']+\s*=\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|[^\s;"']+)""", re.DOTALL)
-_END = re.compile(r"\s*;")
+# Nothing is tried again (`?>`, `*+`): what is read in one way by Kafka must not pass because it can be read in another.
+_LOGIN = re.compile(
+    r"\s*([^\s;=]+)\s+(?i:required|requisite|sufficient|optional)(?=[\s;])"
+    r"""(?>\s*[^\s=;"']+\s*=\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|[^\s;"']+))*+\s*;""",
+    re.DOTALL,
+)
 
 
 def _is_class(name: str) -> bool:
@@ -227,17 +230,10 @@ def _modules(value: str) -> list[str]:
     """Parse a JAAS text strictly into the login modules that it names; empty if it cannot be parsed."""
     names, at = [], 0
     while value[at:].strip():
-        found = _MODULE.match(value, at)
-        if not found:
+        if not (found := _LOGIN.match(value, at)):
             return []
         names.append(found[1].strip("\"'"))
         at = found.end()
-        while option := _OPTION.match(value, at):
-            at = option.end()
-        end = _END.match(value, at)
-        if not end:
-            return []
-        at = end.end()
     return names
 
 

@@ -60,10 +60,8 @@ _TAKES = {
     "FLOAT": ("float",),
     "DOUBLE": (*_SMALL, *_SMALL_UNSIGNED, "float", "double"),
 }
-_WELL_KNOWN = {
-    f"google/protobuf/{name}.proto": name
-    for name in ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
-} | {"google/protobuf/wrappers.proto": "wrappers"}
+_OTHERS = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
+_WELL_KNOWN = {f"google/protobuf/{name}.proto": name for name in (*_OTHERS, "wrappers")}
 _MOMENT = ".google.protobuf.Timestamp"
 _WRAPPERS = {
     f".google.protobuf.{name}Value": name.lower()
@@ -210,7 +208,7 @@ def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
             missing = next((each for each in by_name[name].dependency if each not in done), None)
             if missing is None:
                 done.setdefault(name, by_name[name])
-                del open_names[name]
+                open_names.popitem()
             elif missing not in by_name:
                 raise ProtobufSchemaError(f"it lacks the file {missing}, which {name} imports")
             elif missing in open_names:
