@@ -15,11 +15,7 @@ from tests.support.examples import examples
 pytestmark = pytest.mark.spark
 
 Place = tuple[int, int, int]  # partition, first and last offset
-
 _LARGEST = 2**63 - 1
-_SPANS = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32())] + [(name, pa.int64()) for name in ("first_offset", "last_offset")]
-)
 _PRODUCERS_IN_TURNS = 10_000
 _OFFSETS = 1_000_000
 
@@ -45,7 +41,6 @@ def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, d
 def test_blocks_of_producers_in_turns_are_audited_as_all_their_offsets(spark: SparkSession) -> None:
     last = _OFFSETS - _PRODUCERS_IN_TURNS
     blocks = _table((0, nth, last + nth) for nth in range(_PRODUCERS_IN_TURNS))
-
     rejects = frames.of_arrow(spark, blocks.append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
     merged = interval_join.merged(rejects).toArrow().to_pylist()
     words = offset_bitmaps.rejects_by_word(rejects)
@@ -55,4 +50,6 @@ def test_blocks_of_producers_in_turns_are_audited_as_all_their_offsets(spark: Sp
 
 
 def _table(drawn: Iterable[Place]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(_SPANS.names, ("t", *place), strict=True)) for place in drawn], _SPANS)
+    names = ("topic", "partition", "first_offset", "last_offset")
+    schema = pa.schema(list(zip(names, (pa.string(), pa.int32(), pa.int64(), pa.int64()), strict=True)))
+    return pa.Table.from_pylist([dict(zip(names, ("t", *place), strict=True)) for place in drawn], schema)
