@@ -285,7 +285,7 @@ class _Classified(NamedTuple):
         lasts = lasts_of(starts, len(those))
         jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
         goes_on = np.zeros(len(starts), bool)
-        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps, goes_on)
+        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps, goes_on=goes_on)
 
     def goes_on(self, is_first: Flags, known: _Known) -> Flags:
         """Whether each record continues the block of the one before."""
@@ -303,7 +303,7 @@ class _Classified(NamedTuple):
         lasts = lasts_of(starts, len(others))
         jumps = (_sums(column[others], starts) for column in (self.forward, self.backward))
         firsts = others[starts]
-        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps, goes_on[firsts])
+        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps, goes_on=goes_on[firsts])
 
     def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
         """The sequences between some records that count, if they were accepted, and the highest before them."""
@@ -349,8 +349,8 @@ class _Classified(NamedTuple):
                 found[name][rows.stream[those]] = column[those]  # of a stream's records the last one is written last
         return _with(rows.streams, {name: found[name] for name in Position._fields})
 
-    def _segments(  # noqa: PLR0913, PLR0917 -- the columns that are not those of the first or last record
-        self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers, goes_on: Flags
+    def _segments(  # noqa: PLR0913 -- the columns that are not those of the first or last record
+        self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers, *, goes_on: Flags
     ) -> pa.Table:
         rows, kind = self.rows, self.kind[first]
         is_unread = (kind == _REPLAY) | (rows.epoch[first] == NONE) | (rows.sequence[first] == NONE)
