@@ -90,15 +90,15 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
     def resolve(chunk: pa.Table) -> Watermarks:
         return streams.resolve(streams_of(chunk))
 
-    found = planner.classify(spark, chunks, rows, rules, resolve=resolve, known=lambda: known).segments
-    loads = ledger.rows(ledger.stream_loads(decision.summary(found), [], nothing), nothing, {}, rules)
+    found = planner.classify(spark, chunks, rows, rules, load_seq=_FIRST, resolve=resolve, known=lambda: known)
+    loads = ledger.rows(ledger.stream_loads(decision.summary(found.segments), [], nothing), nothing, {}, rules)
     policies = settings.policies
     return {
         "records": len(records),
         "breaker": [
             trip._asdict() for trip in breaker.trips(_FIRST, loads, policies.max_quarantined_share, policies.topic_shares)
         ],
-        "kept_out": bronze_to_silver.samples(decision.rejects(found, _FIRST, rules)),
+        "kept_out": bronze_to_silver.samples(found.rejects),
         "streams": [{name: row[name] for name in bronze_to_silver.SHOWN} for row in loads],
     }
 

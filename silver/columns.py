@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +55,12 @@ def row_codes(table: pa.Table, names: Sequence[str]) -> Numbers:
     return number
 
 
+def share(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
+    """Whether each row has the values of one of some other rows."""
+    code = row_codes(pa.concat_tables([rows.select(names), others.select(names)]), names)
+    return np.isin(code[: len(rows)], code[len(rows) :])
+
+
 def starts_of(*columns: NDArray[np.integer]) -> Flags:
     """Where any of the columns differs from the row before; true for the first row."""
     starts = np.ones(len(columns[0]), bool)
@@ -68,31 +75,15 @@ def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
     return before
 
 
-def segment_of(rows: pa.Table, segments: pa.Table, of: Sequence[str]) -> Numbers:
-    """The number of the segment that each row lies in, -1 for none. Segments with the same names do not overlap.
-
-    Args:
-        rows: Rows with some names and an offset.
-        segments: Rows with these names, first_offset and last_offset.
-        of: The names.
-
-    >>> segments = pa.table({"of": ["a", "b", "a"], "first_offset": [5, 0, 0], "last_offset": [6, 9, 3]})
-    >>> segment_of(pa.table({"of": ["a", "a", "a", "c"], "offset": [6, 4, 0, 0]}), segments, ["of"]).tolist()
-    [0, -1, 2, -1]
-    """
-    count = len(segments)
-    code = row_codes(pa.concat_tables([segments.select(of), rows.select(of)]), of)
-    first, last, offset = filled(segments["first_offset"]), filled(segments["last_offset"]), filled(rows["offset"])
-    is_row = np.arange(len(code)) >= count
-    order = np.lexsort((is_row, np.concatenate([first, offset]), code))
-    nearest = np.maximum.accumulate(np.where(is_row[order], NONE, np.arange(len(order))))
-    found = np.full(len(code), NONE, np.int64)
-    found[order] = np.where(nearest == NONE, NONE, order[nearest])
-    found = found[count:]
-    known = np.append(code[:count], NONE)[found], np.append(last, NONE)[found]
-    return np.where((known[0] == code[count:]) & (known[1] >= offset), found, NONE)
-
-
 def lasts_of(starts: Numbers, rows: int) -> Numbers:
     """The last row of each group, from the first row of each."""
     return np.append(starts, rows)[1:] - 1
+
+
+def on_disk(rows: pa.Table) -> pa.Table:
+    """The same rows in a file, mapped into memory: they are on the driver's disk, however many there are."""
+    with NamedTemporaryFile(prefix="tidemark-", suffix=".arrow") as file:
+        with pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+        file.flush()
+        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()

@@ -137,14 +137,13 @@ def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     """How many of two late records Silver takes, and the state of those that are kept out."""
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
     stream = ("t", 0, None)
-    late = {"epoch": 0, "class": LATE, "records": 2}
-    spans = {"first_offset": 1, "last_offset": 2, "first_sequence": 1, "last_sequence": 2}
-    found = pa.Table.from_pylist([{**dict(zip(STREAM, stream, strict=True)), **late, **spans}], SEGMENT)
-    taken, out = decision.late(found, rules), decision.rejects(found, 1, rules)
+    late = {**dict(zip(STREAM, stream, strict=True)), "epoch": 0, "class": LATE, "records": 1}
+    spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
+    found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
+    records, out = decision.late_places(found, rules).num_rows, decision.rejects(found, 1, rules)
     loads: dict[Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
     loads[stream].add(Segment(stream, 0, LATE, None, 1, 2, 1, 2, 2))
     [row] = ledger.rows(loads, Watermarks({}), {}, rules)
-    records = sum(taken["records"].to_pylist())
     assert records + sum(out["records"].to_pylist()) == 2, policy
     assert row["late_accepted"] == records, policy
     return records, out["state"].to_pylist()

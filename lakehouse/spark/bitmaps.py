@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
 
 WORD_BITS = 6
@@ -33,43 +34,68 @@ def bit_of(number: Column) -> Column:
     return F.call_function("shiftleft", F.lit(1).cast("bigint"), number.bitwiseAND(_IN_WORD).cast("int"))
 
 
-_BLOCK_BITS = 12
-"""A block is 4,096 offsets: a row of 64 words to broadcast, however many of them are wanted."""
+_BLOCK_BITS = 2 * WORD_BITS
+"""A block is 4,096 numbers: a row to broadcast, with a bit for each of its 64 words that is not 0, and these words."""
 
 
-def at_offsets(spark: SparkSession, records: DataFrame, wanted: pa.Table) -> DataFrame:
-    """The records at some offsets, perhaps millions of them. Each record is looked up in the bitmap of its block.
+def blocks(places: pa.Table) -> pa.Table:
+    """Offsets as bitmaps: a row per block, with topic, partition, block, mask and words.
+
+    Args:
+        places: The offsets: topic, partition and offset, each perhaps more than once.
+    """
+    topic = places["topic"].cast(pa.string()).combine_chunks().dictionary_encode()
+    partition, offset = (pc.cast(places[name], pa.int64()).to_numpy() for name in ("partition", "offset"))
+    place = (topic.indices.to_numpy().astype(np.int64) << 32) + partition
+    order = np.lexsort((offset, place))
+    place, offset = place[order], offset[order]
+    words, nth = _set_bits(place, offset)
+    place, word = place[nth], offset[nth] >> WORD_BITS
+    masks, first = _set_bits(place, word)
+    place, block = place[first], word[first] >> WORD_BITS
+    return pa.table(
+        {
+            "topic": topic.dictionary.take(pa.array(place >> 32)),
+            "partition": pa.array(place & 0xFFFFFFFF, pa.int32()),
+            "block": block,
+            "mask": masks,
+            "words": pa.ListArray.from_arrays(pa.array([*first, len(words)], pa.int32()), pa.array(words)),
+        }
+    )
+
+
+def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The words of sorted numbers, and which number is the first one of each."""
+    starts = np.ones(len(number), bool)
+    starts[1:] = (place[1:] != place[:-1]) | (number[1:] >> WORD_BITS != number[:-1] >> WORD_BITS)
+    first = np.flatnonzero(starts)
+    bits = np.uint64(1) << (number & _IN_WORD).astype(np.uint64)
+    return (np.bitwise_or.reduceat(bits, first) if len(first) else bits).view(np.int64), first
+
+
+def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> DataFrame:
+    """Join records, perhaps many millions, with the block that has their offset. Nothing of the records is shuffled.
 
     Args:
         spark: The session.
         records: Rows with topic, partition and offset.
-        wanted: The offsets: topic, partition and offset, each perhaps more than once.
+        among: Rows of `blocks`.
+        how: `left_semi` for the records at these offsets, `left_anti` for the others; `left` for all, with a column `block`
+            that is null for the others.
     """
-    blocks = frames.of_arrow(spark, _blocks(wanted))
-    block = _block_key(records, F.shiftright(records["offset"], _BLOCK_BITS))
-    nth = F.shiftright(records["offset"].bitwiseAND(2**_BLOCK_BITS - 1), WORD_BITS).cast("int")
-    found = F.get(blocks["words"], nth).bitwiseAND(bit_of(records["offset"])) != 0
-    same = records["topic"].between(blocks["topic"], blocks["topic"]) & (records["partition"] <= blocks["partition"])
-    is_same = same & (records["partition"] >= blocks["partition"]) & (_block_key(blocks, blocks["block"]) == block)
-    return records.join(F.broadcast(blocks), on=is_same & found, how="left_semi")
+    found = frames.of_arrow(spark, among)
+    number = records["offset"]
+    nth = F.shiftright(number.bitwiseAND(2**_BLOCK_BITS - 1), WORD_BITS).cast("int")
+    below = F.bitwise_not(F.call_function("shiftleft", F.lit(-1).cast("bigint"), nth))
+    word = F.get(found["words"], F.bit_count(found["mask"].bitwiseAND(below)))
+    is_set = (found["mask"].bitwiseAND(bit_of(nth)) != 0) & (word.bitwiseAND(bit_of(number)) != 0)
+    same = records["topic"].between(found["topic"], found["topic"]) & (records["partition"] <= found["partition"])
+    is_same = same & (records["partition"] >= found["partition"])
+    is_near = _block_key(found, found["block"]) == _block_key(records, F.shiftright(number, _BLOCK_BITS))
+    joined = records.join(F.broadcast(found), on=is_near & is_same & is_set, how=how)
+    return joined.select(*(records[name] for name in records.columns), found["block"]) if how == "left" else joined
 
 
 def _block_key(rows: DataFrame, block: Column) -> Column:
     """One number for topic, partition and block: Spark looks up one bigint in half the time of three columns."""
     return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(block)
-
-
-def _blocks(wanted: pa.Table) -> pa.Table:
-    """A row per block with a wanted offset: topic, partition, block and its 64 words."""
-    rows = wanted.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
-    offset = rows["offset"].to_numpy()
-    numbered = rows.select(["topic", "partition"]).append_column("block", pa.array(offset >> _BLOCK_BITS))
-    differs = [pc.not_equal(column[1:], column[:-1]).to_numpy() for column in numbered.itercolumns()]
-    starts = np.append(len(offset) > 0, np.logical_or.reduce(differs))[: len(offset)]
-    nth = np.cumsum(starts) - 1
-    blocks = numbered.filter(pa.array(starts))
-    words = np.zeros((len(blocks), 2 ** (_BLOCK_BITS - WORD_BITS)), np.uint64)
-    place = (offset & (2**_BLOCK_BITS - 1)) >> WORD_BITS
-    np.bitwise_or.at(words, (nth, place), np.uint64(1) << (offset & _IN_WORD).astype(np.uint64))
-    arrays = pa.FixedSizeListArray.from_arrays(pa.array(words.view(np.int64).ravel()), words.shape[1])
-    return blocks.append_column("words", arrays.cast(pa.list_(pa.int64())))

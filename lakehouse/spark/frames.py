@@ -11,6 +11,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES, STARTS
@@ -49,6 +50,7 @@ ARROW = {
     STARTS: pa.list_(pa.struct([("partition", pa.int32()), ("offset", pa.int64())])),
 }
 """The Arrow type of each type that a contract names."""
+_AT_ONCE, _DISK = 500_000, StorageLevel.DISK_ONLY
 
 
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
@@ -88,6 +90,14 @@ def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = N
         whole = table.combine_chunks()
         return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema=schema)
     return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")
+
+
+def of_many(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table of any size as a frame. The driver sends a large one part by part to the disks of the executors."""
+    if len(table) <= _AT_ONCE:
+        return of_arrow(spark, table)
+    parts = (of_arrow(spark, table.slice(first, _AT_ONCE)) for first in range(0, len(table), _AT_ONCE))
+    return reduce(lambda one, other: one.unionAll(other), (part.localCheckpoint(storageLevel=_DISK) for part in parts))
 
 
 def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[object]]) -> DataFrame:

@@ -10,7 +10,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY, stream_of, stream_text
@@ -76,13 +75,13 @@ def redecide_load(
     records = from_bytes(tables["bronze"]).where(_within(decided))
     rules = with_schemas(spark, run, records, rules)
     chunks = key_columns.of_records(records, rules, _LIMITS.records, counted=sum(row["records"] for row in decided))
-    decided_again = planner.classify(spark, chunks, records, rules, resolve=lambda _: before, known=known)
-    found = decided_again.segments.filter(pc.not_equal(decided_again.segments["class"], REPLAY))
-    loads = ledger.stream_loads(decision.summary(found), [], before)
+    found = planner.classify(spark, chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
+    summed = (segment for segment in decision.summary(found.segments) if segment.kind != REPLAY)
+    loads = ledger.stream_loads(summed, [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
-    yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), decision.rejects(found, load_seq, rules).to_pylist())
+    yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
 
 
 def _within(rows: Sequence[Row]) -> Column:

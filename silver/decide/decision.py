@@ -4,36 +4,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
-from silver.model import REJECT, Segment, tuples_of
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, SUSPECT
+from silver.columns import NONE, row_codes
+from silver.model import REJECT, SEGMENT, SPAN, Segment, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from silver.rules import Late, Rules
 
+PLACE = ("topic", "partition", "offset")
+_OF_MANY = pa.array([DUPLICATE, REPLAY, SUSPECT])
+"""The classes of which a segment may be a block of several records."""
+
+
+def summed(found: pa.Table) -> pa.Table:
+    """Merge the segments of each stream, epoch and class into one: few, however many blocks there are."""
+    ends = {"first": "min", "last": "max"}
+    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records", "jumps_forward", "jumps_backward")}
+    grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate([*how.items()])
+    named = grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
+    for name in ("reason", "content_sha256"):
+        named = named.append_column(name, pa.nulls(len(named)))
+    return named.select(SEGMENT.names).cast(SEGMENT)
+
 
 def summary(found: pa.Table) -> Iterator[Segment]:
-    """Merge the segments of each stream, epoch and class into one: few, however many blocks there are."""
-    grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate(
-        [
-            ("first_offset", "min"),
-            ("last_offset", "max"),
-            ("first_sequence", "min"),
-            ("last_sequence", "max"),
-            *((name, "sum") for name in ("records", "jumps_forward", "jumps_backward")),
-        ]
-    )
-    for topic, partition, producer, epoch, kind, *counted in tuples_of(grouped, grouped.column_names):
-        yield Segment((topic, partition, producer), epoch, kind, None, *counted)
+    """The segments of `summed`, one after another."""
+    for topic, partition, producer, *others, _ in tuples_of(summed(found), SEGMENT.names):
+        yield Segment((topic, partition, producer), *others)
 
 
-def late(found: pa.Table, rules: Rules) -> pa.Table:
-    """The segments of the late records that Silver accepts."""
-    return found.filter(_is_late(found, rules, "accept"))
+class Whole:
+    """The segments of a load, as if it had been decided in one chunk.
+
+    Attributes:
+        rest: The segments that a further chunk may continue.
+    """
+
+    def __init__(self) -> None:
+        self.rest = SEGMENT.empty_table()
+
+    def add(self, found: pa.Table) -> pa.Table:
+        """Take the segments of the next chunk, see `silver.decide.kernel.Decided`; return those that no chunk continues."""
+        before, goes_on = self.rest, found["goes_on"]
+        self.rest = found.select(SEGMENT.names)
+        if not pc.any(goes_on).as_py():
+            return before
+        first, others = self.rest.filter(goes_on), self.rest.filter(pc.invert(goes_on))
+        stream = row_codes(pa.concat_tables([before.select(STREAM), first.select(STREAM)]), STREAM)
+        of, last = stream[: len(before)], np.full(int(stream.max()) + 1, NONE)
+        ends = np.where(pc.equal(before["class"], ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
+        np.maximum.at(last, of, ends)
+        is_last = (ends == last[of]) & np.isin(of, stream[len(before) :]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
+        joined = summed(pa.concat_tables([before.filter(pa.array(is_last)), first]))
+        self.rest = pa.concat_tables([joined, others])
+        return before.filter(pa.array(~is_last))
+
+
+def late_places(found: pa.Table, rules: Rules) -> pa.Table:
+    """Topic, partition and offset of the late records that Silver accepts."""
+    late = found.filter(_is_late(found, rules, "accept"))
+    return late.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
 
 
 def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
@@ -54,9 +90,3 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
         "settled_load_seq": pa.nulls(len(out), pa.int64()),
     }
     return pa.table({**columns, **numbers, "state": state}, schema=REJECT)
-
-
-def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:
-    """The offset ranges that Bronze holds twice: topic, partition, first and last offset, inclusive."""
-    spans = found.filter(pc.equal(found["class"], REPLAY)).to_pylist()
-    return [(span["topic"], span["partition"], span["first_offset"], span["last_offset"]) for span in spans]

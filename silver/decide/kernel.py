@@ -11,7 +11,7 @@ which no running maximum can decide. So a stream with a step above its topic's `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
 from silver.columns import NONE, before_of, codes, filled, lasts_of, row_codes, starts_of
-from silver.model import SEGMENT, SPAN, tuples_of
+from silver.model import SEGMENT, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 _KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY)
 _ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY = range(len(_KINDS))
 _ANY_STEP = 2**64 - 1
-_KEYS = (*STREAM, "epoch", "class", "reason")
-_PLACE = (*STREAM, "offset")
-_COUNTS = ("records", "jumps_forward", "jumps_backward")
 _SMALL = 2**16
 """numpy sorts numbers of 16 bits in linear time."""
 
@@ -68,20 +65,23 @@ class Decided:
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects of an epoch whose sequences rise.
-        goes_on: Whether each segment continues the last block of its stream in the chunk before.
+            suspects of an epoch whose sequences rise. And `goes_on`: whether it continues the last block of its stream in the
+            chunk before.
         gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
             last_sequence.
-        suspects: The suspects: the key (stream, epoch and sequence) and the offset of each.
-        originals: The accepted records of the chunk that share a key with a suspect of it; the same columns.
+        suspects: The suspects: the key (stream, epoch and sequence) and the offset of each, and the first one of its block.
+        originals: The accepted records of the chunk that share a key with a suspect of it; key and offset.
+        out: Topic, partition and offset of the records that are neither accepted nor replays.
+        replays: The same of the replays.
         after: The position of each of the chunk's streams after it: the stream, and the fields of `Position`.
     """
 
     segments: pa.Table
-    goes_on: pa.Array
     gaps: pa.Table
     suspects: pa.Table
     originals: pa.Table
+    out: pa.Table
+    replays: pa.Table
     after: pa.Table
 
 
@@ -136,13 +136,14 @@ def decide(
     backward[counted] = is_same & (sequence < last_sequence)
 
     found = _Classified(rows, kind, forward, backward)
-    blocks, goes_on = found.blocks(is_first, known)
-    accepted = found.accepted()
+    goes_on = found.goes_on(is_first, known)
+    is_start = is_first | ~goes_on
     return Decided(
-        pa.concat_tables([accepted, blocks]),
-        pa.array(np.concatenate([np.zeros(len(accepted), bool), goes_on])),
+        pa.concat_tables([found.accepted(), found.blocks(is_start, goes_on)]),
         found.gaps(counted[is_contiguous[stream]], highest_epoch[is_contiguous[stream]], highest[is_contiguous[stream]]),
-        *found.suspects(),
+        *found.suspects(is_start),
+        found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
+        found.places(kind == _REPLAY),
         found.after(counted, known),
     )
 
@@ -154,77 +155,28 @@ class Decision:
 
     Attributes:
         rules: The rules of the load.
-        cut: The partitions that were decided in more than one chunk.
+        continued: The partitions of the last chunk that had records in the chunk before, and their last offset there.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.cut: set[tuple[str, int]] = set()
-        self._chunks: list[Decided] = []
+        self.continued: dict[tuple[str, int], int] = {}
         self._positions: dict[Stream, Position] = {}
+        self._after: pa.Table | None = None
 
-    def add(self, keys: pa.Table, watermarks: Watermarks) -> None:
+    def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
         """Decide a chunk, see `decide`; of the watermarks those of its streams count."""
-        if self._chunks:
-            self._move(self._chunks[-1].after)
-        declared, positions = watermarks.declared, self._positions
-        chunk = decide(keys, watermarks.ordinals, self.rules, declared=declared, positions=positions)
-        if before := {stream[:2] for stream in positions}:
-            self.cut |= before & {(topic, partition) for topic, partition, _ in tuples_of(chunk.after, STREAM)}
-        self._chunks.append(chunk)
-
-    def _move(self, after: pa.Table) -> None:
-        """Take the positions after a chunk; only its partitions may go on in the next one."""
-        moved = dict(zip(tuples_of(after, STREAM), map(Position._make, tuples_of(after, Position._fields)), strict=True))
-        partitions = {stream[:2] for stream in moved}
-        self._positions = {stream: each for stream, each in self._positions.items() if stream[:2] in partitions} | moved
-
-    @property
-    def gaps(self) -> pa.Table:
-        """The gaps of all chunks, see `Decided`."""
-        return pa.concat_tables([chunk.gaps for chunk in self._chunks])
-
-    @property
-    def suspects(self) -> pa.Table:
-        """The suspects of all chunks, sorted by stream and offset."""
-        return pa.concat_tables([chunk.suspects for chunk in self._chunks]).sort_by([(name, "ascending") for name in _PLACE])
-
-    @property
-    def originals(self) -> pa.Table:
-        """The originals that were found in the chunks of their suspects."""
-        return pa.concat_tables([chunk.originals for chunk in self._chunks])
-
-    @property
-    def segments(self) -> pa.Table:
-        """The segments of all chunks, as if it were one: see `Decided`."""
-        if len(self._chunks) == 1:
-            return self._chunks[0].segments
-        found = pa.concat_tables([SEGMENT.empty_table(), *(chunk.segments for chunk in self._chunks)])
-        goes_on = pa.chunked_array([chunk.goes_on for chunk in self._chunks], pa.bool_())
-        found = found.append_column("goes_on", goes_on).sort_by([(name, "ascending") for name in STREAM])
-        is_accepted = pc.equal(found["class"], ACCEPTED)
-        accepted, blocks = found.filter(is_accepted), found.filter(pc.invert(is_accepted))
-        block = pc.cumulative_sum(pc.invert(blocks["goes_on"]).cast(pa.int64()))
-        whole = [_merged(part, number) for part, number in ((accepted, pa.repeat(0, len(accepted))), (blocks, block))]
-        return pa.concat_tables(whole)
-
-
-def _merged(segments: pa.Table, number: pa.Array) -> pa.Table:
-    """Merge the segments of a stream, epoch and class that have the same number, in the order in which they come."""
-    ends = {"first": "min", "last": "max"}
-    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, *_COUNTS)}
-    grouped = segments.append_column("number", number).group_by([*_KEYS, "number"], use_threads=False).aggregate([*how.items()])
-    named = grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
-    return _completed({name: named[name] for name in (*_KEYS, *how)})
-
-
-def _completed(columns: Mapping[str, Any]) -> pa.Table:
-    """Columns as segments, null where there are none."""
-    lacking = [name for name in SEGMENT.names if name not in columns]
-    rows = pa.table(columns)
-    for name in lacking:
-        rows = rows.append_column(name, pa.nulls(len(rows)))
-    return rows.select(SEGMENT.names).cast(SEGMENT)
+        if (after := self._after) is not None:  # only its partitions may go on in this chunk
+            moved = dict(zip(tuples_of(after, STREAM), map(Position._make, tuples_of(after, Position._fields)), strict=True))
+            partitions = {stream[:2] for stream in moved}
+            self._positions = {stream: each for stream, each in self._positions.items() if stream[:2] in partitions} | moved
+        positions = self._positions
+        chunk = decide(keys, watermarks.ordinals, self.rules, declared=watermarks.declared, positions=positions)
+        here = {stream[:2] for stream in tuples_of(chunk.after, STREAM)} if positions else set()
+        ordered = sorted((each.last_offset, stream[:2]) for stream, each in positions.items())
+        self.continued = {place: last for last, place in ordered if place in here}
+        self._after = chunk.after
+        return chunk
 
 
 class _Known(NamedTuple):
@@ -332,21 +284,26 @@ class _Classified(NamedTuple):
         starts = np.flatnonzero(starts_of(self.rows.stream[those], self.rows.epoch[those]))
         lasts = lasts_of(starts, len(those))
         jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
-        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps)
+        goes_on = np.zeros(len(starts), bool)
+        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps, goes_on=goes_on)
 
-    def blocks(self, is_first: Flags, known: _Known) -> tuple[pa.Table, Flags]:
-        """A segment for each block of other records, and whether it continues one of the chunk before."""
+    def goes_on(self, is_first: Flags, known: _Known) -> Flags:
+        """Whether each record continues the block of the one before."""
         rows, kind = self.rows, self.kind
         pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
         rises = (kind == _SUSPECT) & (rows.epoch == epoch) & (rows.sequence > sequence)
-        goes_on = (kind == last_kind) & (rises | (kind == _REPLAY))
-        others = np.flatnonzero(kind != _ACCEPTED)
-        starts = np.flatnonzero((is_first | ~goes_on)[others])
+        found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
+        return found
+
+    def blocks(self, is_start: Flags, goes_on: Flags) -> pa.Table:
+        """A segment for each block of other records."""
+        others = np.flatnonzero(self.kind != _ACCEPTED)
+        starts = np.flatnonzero(is_start[others])
         lasts = lasts_of(starts, len(others))
         jumps = (_sums(column[others], starts) for column in (self.forward, self.backward))
         firsts = others[starts]
-        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps), goes_on[firsts]
+        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps, goes_on=goes_on[firsts])
 
     def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
         """The sequences between some records that count, if they were accepted, and the highest before them."""
@@ -359,7 +316,7 @@ class _Classified(NamedTuple):
         }
         return _with(self.rows.streams.take(pa.array(self.rows.stream[counted[is_gap]])), numbers)
 
-    def suspects(self) -> tuple[pa.Table, pa.Table]:
+    def suspects(self, is_start: Flags) -> tuple[pa.Table, pa.Table]:
         """The suspects, and the accepted records that share a key with one of them."""
         rows = self.rows
         suspects, accepted = (np.flatnonzero(self.kind == kind) for kind in (_SUSPECT, _ACCEPTED))
@@ -367,7 +324,13 @@ class _Classified(NamedTuple):
         both = np.concatenate([suspects, some])
         key = row_codes(pa.table([rows.stream[both], rows.epoch[both], rows.sequence[both]], ["s", "e", "q"]), ("s", "e", "q"))
         originals = some[np.isin(key[len(suspects) :], key[: len(suspects)])]
-        return self._keys(suspects), self._keys(originals)
+        block = np.maximum.accumulate(np.where(is_start, np.arange(len(is_start)), 0))[suspects]
+        return self._keys(suspects).append_column("block", pa.array(rows.offset[block])), self._keys(originals)
+
+    def places(self, which: Flags) -> pa.Table:
+        """Topic, partition and offset of some records."""
+        of_stream = self.rows.streams.select(["topic", "partition"]).take(pa.array(self.rows.stream[which]))
+        return of_stream.append_column("offset", pa.array(self.rows.offset[which]))
 
     def _keys(self, which: Numbers) -> pa.Table:
         rows = self.rows
@@ -386,7 +349,9 @@ class _Classified(NamedTuple):
                 found[name][rows.stream[those]] = column[those]  # of a stream's records the last one is written last
         return _with(rows.streams, {name: found[name] for name in Position._fields})
 
-    def _segments(self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers) -> pa.Table:
+    def _segments(  # noqa: PLR0913 -- the columns that are not those of the first or last record
+        self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers, *, goes_on: Flags
+    ) -> pa.Table:
         rows, kind = self.rows, self.kind[first]
         is_unread = (kind == _REPLAY) | (rows.epoch[first] == NONE) | (rows.sequence[first] == NONE)
         reason = np.where(kind == _INVALID, rows.problem[first], NONE)
@@ -402,8 +367,9 @@ class _Classified(NamedTuple):
             "records": records,
             "jumps_forward": forward,
             "jumps_backward": backward,
+            "content_sha256": pa.nulls(len(first)),
         }
-        return _completed(told)
+        return pa.table(told).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on))
 
 
 def sort_keys(keys: pa.Table) -> Rows:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
-from lakehouse.spark import frames, interval_join
+from lakehouse.contracts.silver import IN_ORDER, LATE
+from lakehouse.spark import bitmaps, frames, interval_join
 from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import decoded
 from silver.extract.schemas import with_schemas
@@ -33,19 +33,17 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     Args:
         spark: The session.
         records: The range's Bronze records, with all columns.
-        plan: The plan; its rejects are left out, by offset range and stream.
+        plan: The plan; the offsets that it keeps out are left out.
     """
-    if plan.replayed:
-        records = _once(spark, records, plan)
+    if plan.replayed is not None:
+        twice = bitmaps.join(spark, records, plan.replayed, "left_semi").dropDuplicates(["topic", "partition", "offset"])
+        records = bitmaps.join(spark, records, plan.replayed, "left_anti").unionByName(twice)
     rows = plan.watermarks.in_declared_epochs(spark, sequenced(records, plan.rules.of_sequences))
-    by_producer = plan.rules.has_producers
-    if plan.rejects.num_rows:
-        rows = interval_join.outside(spark, rows, plan.rejects, by_producer=by_producer)
-    if plan.late.num_rows:
-        late = interval_join.bucketed(frames.of_arrow(spark, plan.late.select([*STREAM, "first_offset", "last_offset"])))
-        joined = rows.join(F.broadcast(late), on=interval_join.is_within(rows, late, by_producer=by_producer), how="left")
-        arrival = F.when(late["bucket"].isNotNull(), LATE).otherwise(IN_ORDER)
-        rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
+    if plan.out is not None:
+        rows = bitmaps.join(spark, rows, plan.out, "left_anti")
+    if plan.late is not None:
+        rows = bitmaps.join(spark, rows, plan.late, "left")
+        rows = rows.withColumn("arrival", F.when(rows["block"].isNotNull(), LATE).otherwise(IN_ORDER)).drop("block")
     else:
         rows = rows.withColumn("arrival", F.lit(IN_ORDER))
     return _completed(rows, plan)
@@ -93,12 +91,3 @@ def _erased() -> dict[str, Column]:
     """The column `erased` as Silver keeps it; what was extracted from the record is in Silver's other columns."""
     erased = F.col("erased")
     return {"erased": F.when(erased.isNotNull(), F.struct(erased["load_seq"], erased["up_to_offset"]))}
-
-
-def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """Keep one copy of records that Bronze holds twice. Shuffles only the offset ranges with such records."""
-    columns = "topic string, partition int, first_offset bigint, last_offset bigint"
-    replayed = interval_join.bucketed(frames.of_tuples(spark, plan.replayed, columns))
-    is_twice = interval_join.is_within(records, replayed, by_producer=False)
-    twice = records.join(F.broadcast(replayed), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
-    return records.join(F.broadcast(replayed), on=is_twice, how="left_anti").unionByName(twice)

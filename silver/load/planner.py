@@ -7,9 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from lakehouse.contracts.silver import stream_of
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
+from lakehouse.spark import bitmaps
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver.columns import on_disk, share
 from silver.decide import decision
 from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, sequenced
@@ -21,13 +25,12 @@ from silver.state.claim import shared_columns
 from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
-from silver.suspects import resolve as resolve_suspects
 from silver.suspects.known_records import KnownRecords
+from silver.suspects.resolve import Suspects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.delta.snapshot_prefetch import Prefetch
@@ -172,7 +175,9 @@ def _decide(  # noqa: PLR0913 -- it is a step of `plan_range`
     def known() -> KnownRecords:
         return KnownRecords.of(spark, run, load_seq, streams.watermarks)
 
-    return classify(spark, keys.chunks, keys.records, keys.rules, resolve=resolve, known=known, limits=limits)
+    return classify(
+        spark, keys.chunks, keys.records, keys.rules, load_seq=load_seq, resolve=resolve, known=known, limits=limits
+    )
 
 
 def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
@@ -195,10 +200,9 @@ def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
         watermarks=watermarks,
         range=pinned,
         ledger=ledger.rows(loads, watermarks, claim, rules),
-        rejects=decision.rejects(found.segments, load_seq, rules),
-        late=decision.late(found.segments, rules),
-        replayed=decision.replayed(found.segments),
+        rejects=found.rejects,
         counts_replays=counts_replays,
+        **found.offsets,
     )
 
 
@@ -241,12 +245,16 @@ class Found(NamedTuple):
     """Decided records.
 
     Attributes:
-        segments: Their segments, see `silver.model.SEGMENT`.
+        segments: Their segments as `silver.decide.decision.summed`: one for each stream, epoch and class.
         gaps: The gaps of contiguous topics, see `silver.decide.kernel.Decided`.
+        rejects: Those that are kept out, as rows of `silver_rejects`.
+        offsets: Their offsets, see `silver.state.plan.Plan`: `out`, `late` and `replayed`, if there are some.
     """
 
     segments: pa.Table
     gaps: pa.Table
+    rejects: pa.Table
+    offsets: dict[str, pa.Table]
 
 
 def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
@@ -255,28 +263,45 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     records: DataFrame,
     rules: Rules,
     *,
+    load_seq: int,
     resolve: Callable[[pa.Table], Watermarks],
     known: Callable[[], KnownRecords],
     limits: Limits = _LIMITS,
 ) -> Found:
-    """Assign each record its class, suspects included.
+    """Assign each record its class, suspects included, chunk by chunk.
+
+    Of a chunk that is done the driver keeps a few bits for each record that is kept out, and its rejects on disk.
 
     Args:
         spark: The session.
         chunks: The records' key columns, see `silver.load.key_columns`.
         records: The records, with all columns; read only if there are suspects.
         rules: The rules.
+        load_seq: The load's number.
         resolve: Returns the watermarks to decide a chunk by.
         known: Returns what suspects are compared with; called only if there are some.
         limits: How many suspects are compared at a time.
     """
-    decided = Decision(rules)
-    watermarks = Watermarks({})
-    for chunk in chunks:
-        watermarks = resolve(chunk)
-        decided.add(chunk, watermarks)
+    decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
     # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
-    of_load = resolve_suspects.Records(
-        records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
+    suspects = Suspects(
+        records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences)), known, limits
     )
-    return Found(resolve_suspects.classify_suspects(spark, decided, of_load, known, limits), decided.gaps)
+    summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
+    offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
+    for keys in chunks:
+        watermarks = resolve(keys)
+        chunk = decided.decide(keys, watermarks)
+        segments = suspects.classify(chunk, decided.continued, offsets["out"])
+        late = decision.late_places(segments, rules)
+        out = chunk.out.filter(pa.array(~share(chunk.out, late, decision.PLACE))) if late.num_rows else chunk.out
+        found = {"out": out, "late": late, "replayed": chunk.replays}
+        for name, places in found.items():
+            offsets[name] += [bitmaps.blocks(places)] if places.num_rows else []
+        summed.append(decision.summed(segments))
+        gaps.append(chunk.gaps)
+        if (complete := whole.add(segments)).num_rows:
+            rejects.append(on_disk(decision.rejects(complete, load_seq, rules)))
+    rejects.append(decision.rejects(whole.rest, load_seq, rules))
+    joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
+    return Found(decision.summed(pa.concat_tables(summed)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)

@@ -228,7 +228,7 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Step 5. Append the rejects; mark those that the load settles."""
     if planned.rejects.num_rows:
-        rows = frames.of_arrow(spark, planned.rejects)
+        rows = frames.of_many(spark, planned.rejects)
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     if planned.settled.num_rows:
         quarantine.mark_settled(spark, run, planned)

@@ -62,8 +62,8 @@ def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
     blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
     spans = bucketed(merged(blocks))
     unnamed, rest = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
-    twice = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_semi")
-    gone = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_anti")
+    twice = unnamed.join(spans, on=is_within(unnamed, spans), how="left_semi")
+    gone = unnamed.join(spans, on=is_within(unnamed, spans), how="left_anti")
     return rest.unionByName(twice.withColumn(name, F.lit(DUPLICATE))).unionByName(gone.withColumn(name, F.lit(NOTHING)))
 
 

@@ -82,8 +82,6 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
         range=nothing_of_bronze(watermarks, claim["bronze_to_version"]),
         ledger=ledger.rows(loads, watermarks, claim, rules),
         rejects=model.REJECT.empty_table(),
-        late=model.SEGMENT.empty_table(),
-        replayed=[],
         settled=choice.rows,
         settled_aside=aside,
         request=request,

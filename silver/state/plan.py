@@ -63,7 +63,7 @@ class BronzeRange:
 
 @dataclass(frozen=True)
 class Plan:
-    """A load before it is written: everything that its commits need, small however many records it has.
+    """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
     Attributes:
         load_seq: The load's number.
@@ -72,8 +72,9 @@ class Plan:
         range: The pinned Bronze range; empty if the load carries out a request.
         ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
-        late: The late records that Silver accepts, by policy: rows of `silver.model.SEGMENT`.
-        replayed: Offset ranges that Bronze holds twice in the range: topic, partition, first and last offset.
+        out: The offsets of the range that Silver does not get, as `lakehouse.spark.bitmaps.blocks`.
+        late: Those of the late records that Silver accepts, by policy.
+        replayed: Those that Bronze holds twice in the range.
         settled: Rows of `silver_rejects` of earlier loads that an operator released or discarded.
         settled_aside: Rows of `gold_rejects` that an operator released or discarded.
         request: The request that the load carries out; None if it decides Bronze records.
@@ -87,8 +88,9 @@ class Plan:
     range: BronzeRange
     ledger: list[dict[str, Any]]
     rejects: pa.Table
-    late: pa.Table
-    replayed: list[tuple[str, int, int, int]]
+    out: pa.Table | None = None
+    late: pa.Table | None = None
+    replayed: pa.Table | None = None
     settled: pa.Table = field(default_factory=model.REJECT.empty_table)
     settled_aside: pa.Table = field(default_factory=ROW.empty_table)
     request: Request | None = None

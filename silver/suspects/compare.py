@@ -10,8 +10,11 @@ import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, STREAM
 from silver.columns import codes, filled, lasts_of, row_codes, starts_of
+from silver.model import tuples_of
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from silver.columns import Flags, Numbers
 
 KEY = (*STREAM, "epoch", "sequence")
@@ -37,18 +40,23 @@ class Comparison:
     >>> told, key = Comparison(), ("t", 0, "p", 0, 7)
     >>> told.add(suspects((*key, 4, 4, "a")), none)
     >>> told.add(suspects((*key, 5, 5, "a"), (*key, 6, 6, "b")), none)
-    >>> told.rows["class"].to_pylist(), told.rows["content_sha256"].to_pylist()
+    >>> rows = told.taken()
+    >>> rows["class"].to_pylist(), rows["content_sha256"].to_pylist()
     (['late', 'duplicate', 'collision'], ['a', None, 'b'])
     """
 
     def __init__(self) -> None:
-        self._rows: list[pa.Table] = []
+        self._told: list[pa.Table] = []
         self._late: list[pa.Table] = []
 
-    @property
-    def rows(self) -> pa.Table:
-        """A row per duplicate block, late record or collision: those of `silver.model.SEGMENT`, and `block`, without jumps."""
-        return pa.concat_tables(self._rows)
+    def taken(self) -> pa.Table:
+        """A row per duplicate block, late record or collision since the last call: a segment less its jumps, and `block`."""
+        told, self._told = pa.concat_tables(self._told), []
+        return _blocks(told)
+
+    def forget(self, but: AbstractSet[tuple[str, int]]) -> None:
+        """Forget the late records, but those of some partitions."""
+        self._late = [late for late in self._late if not but.isdisjoint(tuples_of(late, ("topic", "partition")))]
 
     def add(self, suspects: pa.Table, known: pa.Table) -> None:
         """Classify further suspects.
@@ -65,21 +73,9 @@ class Comparison:
         kind = _kinds(suspects, pa.concat_tables([_as_known(table).select(names) for table in (known, *self._late)]))
         late = suspects.filter(pa.array(kind == _LATE))
         self._late.append(late.append_column("place", pa.repeat(_BEHIND, len(late))))
-        rows = _blocks(suspects, kind)
-        if self._rows and _goes_on(self._rows[-1].slice(len(self._rows[-1]) - 1), rows.slice(0, 1)):
-            rows = self._joined(rows)
-        self._rows.append(rows)
-
-    def _joined(self, rows: pa.Table) -> pa.Table:
-        """Join the first row to the last one of the chunk before."""
-        before = self._rows.pop()
-        (last,), (first,) = before.slice(len(before) - 1).to_pylist(), rows.slice(0, 1).to_pylist()
-        last["records"] += first["records"]
-        last["last_offset"] = first["last_offset"]
-        last["first_sequence"] = min(last["first_sequence"], first["first_sequence"])
-        last["last_sequence"] = max(last["last_sequence"], first["last_sequence"])
-        self._rows.append(before.slice(0, len(before) - 1))
-        return pa.concat_tables([pa.Table.from_pylist([last], rows.schema), rows.slice(1)])
+        content = pc.if_else(pa.array(kind == _DUPLICATE), None, suspects["content_sha256"])
+        keys = suspects.select([*KEY, "offset", "block"])
+        self._told.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
 
 
 def _as_known(table: pa.Table) -> pa.Table:
@@ -122,29 +118,22 @@ def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Ar
     return is_same
 
 
-def _blocks(suspects: pa.Table, kind: Numbers) -> pa.Table:
-    """Suspects with their classes as rows; consecutive duplicates of a block are one."""
+def _blocks(suspects: pa.Table) -> pa.Table:
+    """Suspects with their `kind` as rows; consecutive duplicates of a block are one."""
+    kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
     is_block = kind == _DUPLICATE
     block = starts_of(row_codes(suspects, (*STREAM, "block")))
     starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
     lasts = lasts_of(starts, len(kind))
-    firsts, ends = suspects.take(pa.array(starts)), suspects.take(pa.array(lasts))
-    sequence = filled(suspects["sequence"])
+    firsts = suspects.take(pa.array(starts))
     return pa.table(
         {
-            **{name: firsts[name] for name in (*STREAM, "epoch", "block")},
-            "class": pa.array(_KINDS).take(pa.array(kind[starts])),
+            **{name: firsts[name] for name in (*STREAM, "epoch", "block", "content_sha256")},
+            "class": pa.array(_KINDS).take(firsts["kind"]),
             "first_offset": firsts["offset"],
-            "last_offset": ends["offset"],
+            "last_offset": suspects["offset"].take(pa.array(lasts)),
             "first_sequence": np.minimum.reduceat(sequence, starts),
             "last_sequence": np.maximum.reduceat(sequence, starts),
             "records": lasts - starts + 1,
-            "content_sha256": pc.if_else(pa.array(is_block[starts]), None, firsts["content_sha256"]),
         }
     )
-
-
-def _goes_on(last: pa.Table, first: pa.Table) -> bool:
-    """Whether two rows are duplicates of the same block."""
-    names = [*STREAM, "block", "class"]
-    return last["class"].to_pylist() == [DUPLICATE] and bool(last.select(names).equals(first.select(names)))

@@ -7,7 +7,6 @@ key and value. Rule: docs/rule.md. However many they are, only some come to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -17,20 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, JUMP, REPLAY, STREAM, SUSPECT
+from lakehouse.contracts.silver import DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
-from silver.columns import row_codes, segment_of
+from lakehouse.spark.interval_join import any_of, at
+from silver.columns import row_codes, share
 from silver.model import SEGMENT, Limits, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from silver.columns import Flags
-    from silver.decide.kernel import Decision
+    from silver.decide.kernel import Decided
+    from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
     from silver.suspects.known_records import KnownRecords
 
@@ -39,67 +40,61 @@ _PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
 
-@dataclass(frozen=True)
-class Records:
-    """The records of a load.
-
-    Attributes:
-        raw: Bronze's rows, with key and value.
-        extracted: Returns them with their streams, epochs and sequences. Called only where a partition was decided in several
-            chunks.
-    """
-
-    raw: DataFrame
-    extracted: Callable[[], DataFrame]
-
-
-def classify_suspects(
-    spark: SparkSession, decided: Decision, records: Records, known: Callable[[], KnownRecords], limits: Limits = _LIMITS
-) -> pa.Table:
-    """Classify the suspects of a load, and hash the content of records that wait for a decision.
+class Suspects:
+    """Classifies the suspects of a load, chunk by chunk, and hashes the content of records that wait for a decision.
 
     Args:
-        spark: The session.
-        decided: The load.
-        records: Its records. Read only if there are suspects or jumps.
-        known: Returns the state that the suspects are compared with, as well as the load's own records; called only if needed.
+        records: Bronze's rows of the load, with key and value. Read only if there are suspects or jumps.
+        extracted: Returns them with their streams, epochs and sequences. Called only where chunks part a partition.
+        known: Returns the state that suspects are compared with, as well as the load's own records; called only if needed.
         limits: How many are compared at a time.
-
-    Returns:
-        The load's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
-        collisions and jumps have a `content_sha256`.
     """
-    found = decided.segments
-    jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
-    parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))]
-    if jumps.num_rows:
-        parts.append(_hashed(spark, jumps, records.raw))
-    if blocks.num_rows:
-        parts.append(_segments(_compared(spark, decided, found, records, known(), limits), blocks))
-    return pa.concat_tables(parts)
 
+    def __init__(
+        self, records: DataFrame, extracted: Callable[[], DataFrame], known: Callable[[], KnownRecords], limits: Limits
+    ) -> None:
+        self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
+        self._compared = Comparison()
 
-def _compared(  # noqa: PLR0913, PLR0917 -- it is a part of `classify_suspects`
-    spark: SparkSession, decided: Decision, found: pa.Table, records: Records, earlier: KnownRecords, limits: Limits
-) -> pa.Table:
-    """The rows of `Comparison` for all suspects."""
-    blocks, suspects = _of_class(found, SUSPECT), decided.suspects
-    first = blocks["first_offset"].take(pa.array(segment_of(suspects, blocks, STREAM)))
-    suspects = suspects.append_column("block", first)
-    originals, compared = decided.originals, Comparison()
-    for start in range(0, len(suspects), limits.suspects):
-        part = suspects.slice(start, limits.suspects)
-        is_below = _are_below(part, earlier.watermarks)
-        kept = originals.filter(pa.array(_share(originals, part, KEY)))
-        if decided.cut:
-            kept = pa.concat_tables([kept, _earlier(spark, decided.cut, found, records, part.filter(pa.array(~is_below)))])
-        contents = _contents(spark, pa.concat_tables([part.select(_PLACE), kept.select(_PLACE)]), records.raw)
-        own = _with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
-        before = _known(spark, earlier, part, is_below).toArrow()
-        names = [*KEY, "content_sha256", "place"]
-        known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
-        compared.add(_with_content(part, contents), known)
-    return compared.rows
+    def classify(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
+        """Classify the suspects of a chunk.
+
+        Args:
+            chunk: The chunk.
+            continued: The last offset of each partition that the chunks before had records of.
+            out: What these chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+
+        Returns:
+            The chunk's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
+            collisions and jumps have a `content_sha256`.
+        """
+        found = chunk.segments
+        jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
+        parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))]
+        self._compared.forget(continued.keys())
+        if jumps.num_rows:
+            parts.append(_hashed(self._records.sparkSession, jumps, self._records))
+        if blocks.num_rows:
+            parts.append(_segments(self._rows(chunk, continued, out), blocks))
+        return pa.concat_tables(parts)
+
+    def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
+        """The rows of `Comparison` for the suspects of a chunk."""
+        spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
+        for start in range(0, len(suspects), self._limits.suspects):
+            part = suspects.slice(start, self._limits.suspects)
+            is_below = _are_below(part, earlier.watermarks)
+            kept = chunk.originals.filter(pa.array(share(chunk.originals, part, KEY)))
+            if continued:
+                above = part.filter(pa.array(~is_below))
+                kept = pa.concat_tables([kept, _earlier(above, continued, out, self._extracted())])
+            contents = _contents(spark, pa.concat_tables([part.select(_PLACE), kept.select(_PLACE)]), self._records)
+            own = _with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
+            before = _known(spark, earlier, part, is_below).toArrow()
+            names = [*KEY, "content_sha256", "place"]
+            known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
+            self._compared.add(_with_content(part, contents), known)
+        return self._compared.taken()
 
 
 def _are_below(suspects: pa.Table, watermarks: Watermarks) -> Flags:
@@ -113,26 +108,18 @@ def _are_below(suspects: pa.Table, watermarks: Watermarks) -> Flags:
     return is_below
 
 
-def _share(rows: pa.Table, others: pa.Table, names: tuple[str, ...]) -> Flags:
-    """Whether each row has the values of one of some other rows."""
-    code = row_codes(pa.concat_tables([rows.select(names), others.select(names)]), names)
-    return np.isin(code[: len(rows)], code[len(rows) :])
-
-
-def _earlier(spark: SparkSession, cut: set[tuple[str, int]], found: pa.Table, records: Records, suspects: pa.Table) -> pa.Table:
-    """The accepted records under some suspects' keys, in whichever chunk of a partition that was decided in several.
-
-    A record is accepted if it lies in no other segment.
-    """
+def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequence[pa.Table], records: DataFrame) -> pa.Table:
+    """The accepted records under some suspects' keys that the chunks before had: those that they did not keep out."""
+    spark = records.sparkSession
     places = list(tuples_of(suspects, ("topic", "partition")))
-    some = suspects.filter(pa.array([place in cut for place in places], pa.bool_()))
+    some = suspects.filter(pa.array([place in continued for place in places], pa.bool_()))
     if not some.num_rows:
         return suspects.select([*KEY, "offset"]).slice(0, 0)
-    near = records.extracted().where(pruning.sequence_filter(_ranges(some)) & F.col("problem").isNull())
-    rows = _of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct().toArrow()
-    rows = rows.cast(suspects.select([*KEY, "offset"]).schema)
-    others = found.filter(pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY]))))
-    return rows.filter(pa.array(segment_of(rows, others, STREAM) < 0))
+    before = any_of(at(*place, f"offset <= {last}") for place, last in continued.items())
+    near = records.where(before & pruning.sequence_filter(_ranges(some)) & F.col("problem").isNull())
+    rows = _of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct()
+    kept = bitmaps.join(spark, rows, pa.concat_tables(out), "left_anti") if out else rows
+    return kept.toArrow().cast(suspects.select([*KEY, "offset"]).schema)
 
 
 def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:
@@ -153,7 +140,7 @@ def _contents(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.T
     """The content hash of the records at some places: topic, partition, offset and content_sha256."""
     spans = places.rename_columns(["topic", "partition", "first_offset"])
     near = records.where(pruning.offset_filter(spans.append_column("last_offset", spans["first_offset"])))
-    rows = bitmaps.at_offsets(spark, near, places)
+    rows = bitmaps.join(spark, near, bitmaps.blocks(places), "left_semi")
     return rows.select(*_PLACE, content_sha256(rows)).toArrow()
 
 
@@ -215,12 +202,14 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
-    """The classified suspects as segments; a block's jump counts stay with its first part."""
+    """The classified suspects as segments; a block's jump counts, and what it continues, stay with its first part."""
     names = [*STREAM, "first_offset"]
     schema = pa.schema([SEGMENT.field(name) for name in names])
     place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
-    for name in ("jumps_forward", "jumps_backward"):
-        jumps = np.zeros(int(place.max(initial=0)) + 1, np.int64)
-        jumps[place[: len(blocks)]] = blocks[name].to_numpy()
-        rows = rows.append_column(name, pa.array(jumps[place[len(blocks) :]]))
-    return rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
+    for name in ("jumps_forward", "jumps_backward", "goes_on"):
+        of_first = np.zeros(int(place.max(initial=0)) + 1, np.int64)
+        of_first[place[: len(blocks)]] = blocks[name].to_numpy()
+        rows = rows.append_column(name, pa.array(of_first[place[len(blocks) :]]))
+    goes_on = pc.and_(rows["goes_on"].cast(pa.bool_()), pc.equal(rows["class"], DUPLICATE))
+    told = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
+    return told.append_column("goes_on", goes_on)

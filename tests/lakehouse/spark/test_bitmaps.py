@@ -27,6 +27,11 @@ def test_the_records_at_some_offsets_are_found_and_no_others(spark: SparkSession
     frame = frames.of_tuples(spark, [*records, *records], "topic string, partition int, offset bigint")
     table = pa.Table.from_pylist([dict(zip(_WANTED.names, place, strict=True)) for place in wanted], _WANTED)
 
-    found = [tuple(row.values()) for row in bitmaps.at_offsets(spark, frame, table).toArrow().to_pylist()]
+    blocks = bitmaps.blocks(table)
+    ways = {how: bitmaps.join(spark, frame, blocks, how).toArrow().to_pylist() for how in ("left_semi", "left_anti", "left")}
 
-    assert sorted(found) == sorted([place for place in records if place in wanted] * 2)
+    inside, outside = ([place for place in records if (place in wanted) == is_in] for is_in in (True, False))
+    assert sorted(tuple(row.values()) for row in ways["left_semi"]) == sorted(inside * 2)
+    assert sorted(tuple(row.values()) for row in ways["left_anti"]) == sorted(outside * 2)
+    assert sorted(tuple(row.values())[:3] for row in ways["left"] if row["block"] is not None) == sorted(inside * 2)
+    assert len(ways["left"]) == 2 * len(records)

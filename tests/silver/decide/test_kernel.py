@@ -1,17 +1,20 @@
 """The decision in columns against the rule read literally, record after record, whole and cut into chunks of any size."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import Ordinal, Stream, stream_of
 from lakehouse.extract.sources import Source
-from silver.decide.kernel import Decision
+from silver.decide.decision import Whole, summed
+from silver.decide.kernel import Decided, Decision
 from silver.model import SEGMENT, by_name
 from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks
@@ -44,15 +47,33 @@ def keys_of(records: Iterable[Island], *, is_encoded: bool = False) -> pa.Table:
     return keys.cast(pa.schema([pa.field(each.name, text if each.type == pa.string() else each.type) for each in KEYS]))
 
 
+class Found(NamedTuple):
+    """What a decision found in all chunks."""
+
+    segments: pa.Table
+    chunks: list[Decided]
+    cut: set[tuple[str, int]]
+
+
 def decided(
     chunks: Iterable[Sequence[Island]], known: Mapping[Stream, Ordinal], rules: Rules = RULES, *, is_encoded: bool = False
-) -> Decision:
+) -> Found:
     """Decide some chunks of records, each in reverse order."""
-    found = Decision(rules)
     marks = Watermarks({stream: Watermark(*ordinal, -1, 1, "rules") for stream, ordinal in known.items()})
-    for chunk in chunks:
-        found.add(keys_of(reversed(chunk), is_encoded=is_encoded), marks)
-    return found
+    return decided_by(marks, [keys_of(reversed(chunk), is_encoded=is_encoded) for chunk in chunks], rules)
+
+
+def decided_by(marks: Watermarks, chunks: Iterable[pa.Table], rules: Rules = RULES) -> Found:
+    """Decide some chunks of key columns."""
+    decision, whole, found, cut = Decision(rules), Whole(), list[Decided](), set[tuple[str, int]]()
+    done = [whole.rest]
+    for keys in chunks:
+        found.append(decision.decide(keys, marks))
+        cut |= decision.continued.keys()
+        done.append(whole.add(found[-1].segments))
+    rows = pa.concat_tables([*done, whole.rest])
+    is_accepted = pc.equal(rows["class"], "accepted")
+    return Found(pa.concat_tables([summed(rows.filter(is_accepted)), rows.filter(pc.invert(is_accepted))]), found, cut)
 
 
 def in_pieces(records: Sequence[Island], size: int) -> list[Sequence[Island]]:
@@ -61,15 +82,15 @@ def in_pieces(records: Sequence[Island], size: int) -> list[Sequence[Island]]:
     return [ordered[first : first + size] for first in range(0, len(ordered), size)] or [[]]
 
 
-def gaps_of(found: Decision) -> dict[Stream, list[tuple[int, int, int]]]:
+def gaps_of(found: Found) -> dict[Stream, list[tuple[int, int, int]]]:
     told = defaultdict(list)
-    for row in found.gaps.to_pylist():
+    for row in chain.from_iterable(chunk.gaps.to_pylist() for chunk in found.chunks):
         told[stream_of(row)].append((row["epoch"], row["first_sequence"], row["last_sequence"]))
     return dict(told)
 
 
 def require_as_folded(
-    decisions: Iterable[Decision], records: Sequence[Island], known: Mapping[Stream, Ordinal], rules: Rules
+    decisions: Iterable[Found], records: Sequence[Island], known: Mapping[Stream, Ordinal], rules: Rules
 ) -> None:
     """Require of each decision what the fold makes of the records."""
     ordered = sorted(records, key=lambda each: (by_name(each.stream), each.first_offset))
@@ -105,11 +126,17 @@ def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump:
         assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
         assert kinds.keys() == {record.place for record in records}
         suspects = {record.place: record.key for record in records if kinds[record.place] == "suspect"}
-        assert _keys(whole.suspects) == suspects
+        (chunk,) = whole.chunks
+        assert _keys(chunk.suspects) == suspects
         accepted = {record.place: record.key for record in records if kinds[record.place] == "accepted"}
         shared = {place: key for place, key in accepted.items() if key in suspects.values()}
-        assert _keys(whole.originals) == shared
+        assert _keys(chunk.originals) == shared
         assert not whole.cut
+        kept_out = {place for place, kind in kinds.items() if kind != "accepted"}
+        assert {tuple(row.values()) for row in chunk.out.to_pylist()} == kept_out
+        counted = Counter(record.place for record in sent)
+        before_load = Counter(tuple(row.values()) for row in chunk.replays.to_pylist())
+        assert before_load == Counter({place: count - 1 for place, count in counted.items() if count > 1})
 
 
 def _keys(found: pa.Table) -> dict[Any, Any]:
@@ -191,9 +218,7 @@ def test_a_declared_epoch_replaces_the_one_that_was_read_and_no_other() -> None:
         Island(STREAM, 1, 1, None, None, "unread"),
         Island(("t", 1, None), 0, 0, 3, 1, None),
     ]
-    marks = Watermarks({STREAM: Watermark(3, 9, -1, 1, "rules", declared_epoch=4)})
-    found = Decision(RULES)
-    found.add(keys_of(sent), marks)
+    found = decided_by(Watermarks({STREAM: Watermark(3, 9, -1, 1, "rules", declared_epoch=4)}), [keys_of(sent)])
 
     told = [(each.stream[1], each.kind, each.epoch) for each in segments_of(found.segments)]
     assert told == [(0, "accepted", 4), (1, "accepted", 3), (0, "invalid", None)]
@@ -210,8 +235,7 @@ def test_streams_that_have_a_name_or_none_are_apart_and_in_order() -> None:
 def test_a_load_without_records_has_no_segments() -> None:
     for is_encoded in (False, True):
         found = decided([[]], {}, is_encoded=is_encoded)
-        assert (found.segments.num_rows, found.gaps.num_rows) == (0, 0)
-    assert Decision(RULES).segments.num_rows == 0
+        assert (found.segments.num_rows, gaps_of(found)) == (0, {})
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])

@@ -1,6 +1,7 @@
 """A load with its suspects against the reference: any cutting, odd producers, extreme numbers, whatever the limits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from unittest.mock import patch
@@ -16,7 +17,7 @@ from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision
 from silver.load import key_columns
-from silver.load.planner import classify
+from silver.load.planner import Found, classify
 from silver.model import Limits, by_name
 from silver.rules import Policy, Rules
 from silver.state import ledger
@@ -89,18 +90,25 @@ def test_every_load_is_decided_as_the_reference_does(spark: SparkSession, drawn:
         if not sent:
             continue
         with patch.object(key_columns, "_BITS", 2):  # so that partitions are cut too
-            segments = {name: _decided(spark, sent, rules, past, limits) for name, limits in LIMITS.items()}
-        told = {name: _outcome(each, known, rules, load + 1) for name, each in segments.items()}
+            decisions = {name: _decided(spark, sent, rules, past, limits) for name, limits in LIMITS.items()}
+        told = {name: _outcome(each, known) for name, each in decisions.items()}
 
         first, *others = told
         for name in others:
             assert told[name] == told[first], f"{name} and {first}"
-        streams, out = told[first]
+        streams, out, offsets = told[first]
         expected = {record.place: topic.reference.classes[record.place] for topic in found for record in topic.log.loads[load]}
         late_accepted = {f"t{nth}" for nth, topic in enumerate(found) if topic.policy.late == "accept"}
         assert _classes(sent, out) == {
             place: "accepted" if kind == "late" and place[0] in late_accepted else kind for place, kind in expected.items()
         }
+        late = {place for place, kind in expected.items() if kind == "late" and place[0] in late_accepted}
+        of_copy = {
+            "out": {place for place, kind in expected.items() if kind != "accepted"} - late,
+            "late": late,
+            "replayed": {place for place, count in Counter(record.place for record in sent).items() if count > 1},
+        }
+        assert offsets == {name: places for name, places in of_copy.items() if places}
         marks = {stream: mark for topic in found for stream, mark in topic.reference.watermarks.items()}
         assert {stream: done.ordinal for stream, done in streams.items() if done.ordinal} == {
             stream: mark for stream, mark in marks.items() if stream in streams
@@ -139,8 +147,8 @@ def _kept(record: Seen) -> dict[str, object]:
     return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
 
 
-def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: KnownRecords, limits: Limits) -> pa.Table:
-    """A load's segments, its suspects classified."""
+def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: KnownRecords, limits: Limits) -> Found:
+    """A load, its suspects classified."""
     rows = []
     for record in reversed(sent):
         numbers = (None, None) if record.sequence is None else (record.epoch, record.sequence)
@@ -150,8 +158,8 @@ def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Know
     records = _frame(spark, rows, _RECORDS)
     chunks = key_columns.of_records(records, rules, limits.records)
     return classify(
-        spark, chunks, records, rules, resolve=lambda _: past.watermarks, known=lambda: past, limits=limits
-    ).segments
+        spark, chunks, records, rules, load_seq=1, resolve=lambda _: past.watermarks, known=lambda: past, limits=limits
+    )
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:
@@ -159,12 +167,22 @@ def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) ->
 
 
 def _outcome(
-    found: pa.Table, watermarks: Watermarks, rules: Rules, load_seq: int
-) -> tuple[dict[Any, ledger.StreamLoad], list[dict[str, Any]]]:
-    """What the ledger says of each stream, and the rejects in the order of their places."""
-    rejects = decision.rejects(found, load_seq, rules).to_pylist()
+    found: Found, watermarks: Watermarks
+) -> tuple[dict[Any, ledger.StreamLoad], list[dict[str, Any]], dict[str, set[tuple[object, ...]]]]:
+    """What the ledger says of each stream, the rejects in the order of their places, and the offsets that the copy looks at."""
+    rejects = found.rejects.to_pylist()
     rejects.sort(key=lambda row: (by_name((row["topic"], row["partition"], row["producer"])), row["first_offset"]))
-    return ledger.stream_loads(decision.summary(found), [], watermarks), rejects
+    offsets = {name: set(_places(blocks)) for name, blocks in found.offsets.items()}
+    return ledger.stream_loads(decision.summary(found.segments), [], watermarks), rejects, offsets
+
+
+def _places(blocks: pa.Table) -> Iterator[tuple[object, ...]]:
+    """The offsets of bitmaps."""
+    for row in blocks.to_pylist():
+        places = [place for place in range(64) if row["mask"] >> place & 1]
+        for place, word in zip(places, row["words"], strict=True):
+            first = row["block"] << 12 | place << 6
+            yield from ((row["topic"], row["partition"], first | nth) for nth in range(64) if word >> nth & 1)
 
 
 def _classes(sent: Iterable[Seen], rejects: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], str]:

@@ -28,7 +28,7 @@ def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
     told = Comparison()
     for suspects, known in chunks:
         told.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
-    rows: list[Row] = told.rows.to_pylist()
+    rows: list[Row] = told.taken().to_pylist()
     return rows
 
 
