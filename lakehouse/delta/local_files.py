@@ -27,6 +27,15 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
+_FEATURES = {"appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}
+"""The features of Delta that Tidemark's tables have. Every session that can make these tables can write to them."""
+_OF_VERSION = {2: ["appendOnly", "invariants"]}
+_ENABLING = {"delta.appendOnly": "appendOnly", "delta.enableChangeDataFeed": "changeDataFeed"}
+_PLAIN = {
+    *("delta.checkpointInterval", "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"),
+    *("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"),
+}
+
 From = tuple[str, int]
 """A whole-number column, and its lowest value to return."""
 
@@ -95,6 +104,21 @@ def properties(folder: Path) -> dict[str, str] | None:
     with suppress(*ERRORS):
         return dict(DeltaTable(folder).metadata().configuration)
     return None
+
+
+def has_own_features(folder: Path) -> bool:
+    """Whether the table needs no feature of Delta but those of Tidemark's tables, and has each that its properties enable.
+
+    False where the table does not exist, or its log cannot be read here.
+    """
+    with suppress(*ERRORS):
+        table = DeltaTable(folder)
+        protocol, set_ = table.protocol(), table.metadata().configuration
+        features = {*(protocol.writer_features or _OF_VERSION.get(protocol.min_writer_version) or ["unknown"])}
+        enabled = {name for name, value in set_.items() if name.startswith("delta.") and value != "false"} - _PLAIN
+        needed = {_ENABLING.get(name, name) for name in enabled}
+        return protocol.min_reader_version == 1 and needed <= features <= _FEATURES
+    return False
 
 
 def sizes(folder: Path) -> list[int] | None:
