@@ -209,8 +209,12 @@ def model(text: str) -> Callable[[SetUp], None]:
     return break_
 
 
-def removed(name: str) -> Callable[[SetUp], None]:
-    return lambda of: shutil.rmtree(of.root / name)
+def removed(*names: str) -> Callable[[SetUp], None]:
+    def break_(of: SetUp) -> None:
+        for name in names:
+            shutil.rmtree(of.root / name)
+
+    return break_
 
 
 def only_the_checkpoint(of: SetUp) -> None:
@@ -354,11 +358,9 @@ REGISTRIES: dict[str, tuple[dict[int, Any], int] | None] = {
     "a registry that refuses the login": ({7: AVRO}, 401),
 }
 SOUND: dict[str, Callable[[SetUp], None]] = {
-    "as it is": lambda _: None,
     "a field more": setting("value.schema", f"{SCHEMA}, more DATE"),
     "a new root": from_a_new_root(),
-    "no checkpoint": removed("_checkpoints"),
-    "no watermarks after the first load": removed("silver_watermarks"),
+    "neither checkpoint nor watermarks after the first load": removed("_checkpoints", "silver_watermarks"),
 }
 
 
