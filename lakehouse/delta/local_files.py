@@ -27,14 +27,7 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
-_FEATURES = {"appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}
-"""The features of Delta that Tidemark's tables have. Every session that can make these tables can write to them."""
-_OF_VERSION = {2: ["appendOnly", "invariants"]}
-_ENABLING = {"delta.appendOnly": "appendOnly", "delta.enableChangeDataFeed": "changeDataFeed"}
-_PLAIN = {
-    *("delta.checkpointInterval", "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"),
-    *("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"),
-}
+_FEATURES = {"appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # of Tidemark's tables
 
 From = tuple[str, int]
 """A whole-number column, and its lowest value to return."""
@@ -107,17 +100,11 @@ def properties(folder: Path) -> dict[str, str] | None:
 
 
 def has_own_features(folder: Path) -> bool:
-    """Whether the table needs no feature of Delta but those of Tidemark's tables, and has each that its properties enable.
-
-    False where the table does not exist, or its log cannot be read here.
-    """
+    """Whether the table needs only features of Delta that Tidemark's tables have, and has that of a change feed if it is on."""
     with suppress(*ERRORS):
-        table = DeltaTable(folder)
-        protocol, set_ = table.protocol(), table.metadata().configuration
-        features = {*(protocol.writer_features or _OF_VERSION.get(protocol.min_writer_version) or ["unknown"])}
-        enabled = {name for name, value in set_.items() if name.startswith("delta.") and value != "false"} - _PLAIN
-        needed = {_ENABLING.get(name, name) for name in enabled}
-        return protocol.min_reader_version == 1 and needed <= features <= _FEATURES
+        needed, has_feed = DeltaTable(folder).protocol(), (properties(folder) or {}).get("delta.enableChangeDataFeed") == "true"
+        features = {*(needed.writer_features or {2: []}.get(needed.min_writer_version, ["unknown"]))}
+        return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
     return False
 
 
@@ -129,11 +116,7 @@ def sizes(folder: Path) -> list[int] | None:
 
 
 def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]] | None:
-    """The bytes of each data file, the table's properties and its columns, of one version.
-
-    Returns:
-        All three; None if the table does not exist or its log cannot be read here.
-    """
+    """The bytes of each data file, the table's properties and its columns, of one version; None if it cannot be read here."""
     with suppress(*ERRORS):
         table = DeltaTable(folder)
         sizes = [size for (size,) in _statistics(table, "size_bytes")]
@@ -142,11 +125,7 @@ def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]]
 
 
 def unneeded(folder: Path) -> int | None:
-    """How many files no version within the table's own retention uses, those that no version ever had too.
-
-    Returns:
-        The number; None if the table does not exist or cannot be looked at here.
-    """
+    """How many files no version within the table's own retention uses, or ever had; None if it cannot be read here."""
     with suppress(*ERRORS):
         # It names those too that the log calls removed, and that a VACUUM has taken away already.
         return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
@@ -154,11 +133,7 @@ def unneeded(folder: Path) -> int | None:
 
 
 def last_transaction(folder: Path, app_id: str) -> int | None:
-    """The last version of an application that the table knows, however old its commit; -1 for none.
-
-    Returns:
-        The version; None if the table does not exist or its log cannot be read here.
-    """
+    """The last version of an application, however old its commit; -1 for none, None if the table cannot be read here."""
     with suppress(*ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
         return -1 if version is None else version
