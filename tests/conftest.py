@@ -58,10 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """The scenario, then pure tests, other whole paths, all others that need a JVM.
-
-    The first process alone builds the scenario: each begins with a part of the list, and gives its end to an idle one.
-    """
+    """The scenario, then pure tests, other whole paths, all others that need a JVM."""
+    # The first process alone builds the scenario: each begins with a part of the list, and gives its end to an idle one.
     if "scenario" in getattr(item, "fixturenames", ()):
         return 0
     is_whole, needs_jvm = item.get_closest_marker("e2e"), any(item.get_closest_marker(mark) for mark in ("spark", "kafka"))

@@ -27,8 +27,7 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
-_FEATURES = {"appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # of Tidemark's tables
-
+_FEATURES = {"2", "appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # 2: all of that version
 From = tuple[str, int]
 """A whole-number column, and its lowest value to return."""
 
@@ -103,7 +102,7 @@ def has_own_features(folder: Path) -> bool:
     """Whether the table needs only features of Delta that Tidemark's tables have, and has that of a change feed if it is on."""
     with suppress(*ERRORS):
         needed, has_feed = DeltaTable(folder).protocol(), (properties(folder) or {}).get("delta.enableChangeDataFeed") == "true"
-        features = {*(needed.writer_features or {2: []}.get(needed.min_writer_version, ["unknown"]))}
+        features = {*(needed.writer_features or [str(needed.min_writer_version)])}
         return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
     return False
 
