@@ -38,10 +38,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark or a broker, leave out those of `tests/beyond.toml`, and run pure tests first.
+    """Mark the tests that need Spark or a broker, leave out those of `tests/beyond.toml`, and put the others in order.
 
-    A file that is named on the command line runs in any case. A process starts a JVM for its first test that needs one, so pure
-    tests run without one. The longest tests come right after them, so that no process waits for one at the end.
+    A file that is named on the command line runs in any case. A process starts a JVM for its first test that needs one. The
+    longest tests do not come last, so that no process waits for one at the end.
     """
     for item in items:
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
@@ -58,14 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Pure tests, the scenario, other whole paths, then all others that need a JVM.
-
-    A process gives the end of its list to an idle one, so one process has all of the scenario and builds it once.
-    """
+    """The scenario, then pure tests, other whole paths, all others that need a JVM."""
+    # The first process alone builds the scenario: each begins with a part of the list, and gives its end to an idle one.
     if "scenario" in getattr(item, "fixturenames", ()):
-        return 1
+        return 0
     is_whole, needs_jvm = item.get_closest_marker("e2e"), any(item.get_closest_marker(mark) for mark in ("spark", "kafka"))
-    return 2 if is_whole else 3 if needs_jvm else 0
+    return 2 if is_whole else 3 if needs_jvm else 1
 
 
 def _names(item: pytest.Item) -> set[str]:

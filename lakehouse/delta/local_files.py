@@ -27,6 +27,7 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
+_FEATURES = {"2", "appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # 2: all of that version
 From = tuple[str, int]
 """A whole-number column, and its lowest value to return."""
 
@@ -97,6 +98,15 @@ def properties(folder: Path) -> dict[str, str] | None:
     return None
 
 
+def has_own_features(folder: Path) -> bool:
+    """Whether the table needs only features of Delta that Tidemark's tables have, and has that of a change feed if it is on."""
+    with suppress(*ERRORS):
+        needed, has_feed = DeltaTable(folder).protocol(), (properties(folder) or {}).get("delta.enableChangeDataFeed") == "true"
+        features = {*(needed.writer_features or [str(needed.min_writer_version)])}
+        return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
+    return False
+
+
 def sizes(folder: Path) -> list[int] | None:
     """The bytes of each data file; None if the table does not exist or its log cannot be read here."""
     with suppress(*ERRORS):
@@ -105,11 +115,7 @@ def sizes(folder: Path) -> list[int] | None:
 
 
 def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]] | None:
-    """The bytes of each data file, the table's properties and its columns, of one version.
-
-    Returns:
-        All three; None if the table does not exist or its log cannot be read here.
-    """
+    """The bytes of each data file, the table's properties and its columns, of one version; None if it cannot be read here."""
     with suppress(*ERRORS):
         table = DeltaTable(folder)
         sizes = [size for (size,) in _statistics(table, "size_bytes")]
@@ -118,11 +124,7 @@ def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]]
 
 
 def unneeded(folder: Path) -> int | None:
-    """How many files no version within the table's own retention uses, those that no version ever had too.
-
-    Returns:
-        The number; None if the table does not exist or cannot be looked at here.
-    """
+    """How many files no version within the table's own retention uses, or ever had; None if it cannot be read here."""
     with suppress(*ERRORS):
         # It names those too that the log calls removed, and that a VACUUM has taken away already.
         return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
@@ -130,11 +132,7 @@ def unneeded(folder: Path) -> int | None:
 
 
 def last_transaction(folder: Path, app_id: str) -> int | None:
-    """The last version of an application that the table knows, however old its commit; -1 for none.
-
-    Returns:
-        The version; None if the table does not exist or its log cannot be read here.
-    """
+    """The last version of an application, however old its commit; -1 for none, None if the table cannot be read here."""
     with suppress(*ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
         return -1 if version is None else version

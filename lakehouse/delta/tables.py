@@ -125,11 +125,14 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 def require_writable(spark: SparkSession, table: Table) -> None:
     """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
 
-    An append-only table is not checked: each statement that Delta allows there writes a file, even without rows.
+    No statement is needed where a local table has the features of Tidemark's own. An append-only table is not checked: each
+    statement that Delta allows there writes a file, even without rows.
 
     Raises:
         TableStateError: This session cannot work with the table's features of Delta.
     """
+    if (folder := table.local_folder) is not None and local_files.has_own_features(folder):
+        return
     try:
         delete(spark, table, "false")
     except SPARK_ERRORS as error:

@@ -36,7 +36,7 @@ def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volu
         assert entry.load()() is None
 
     put(spark, named, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 4])])
-    for name in ("load-silver", "audit-silver", "publish-gold", "maintain-tables"):
+    for name in ("maintain-tables", "load-silver", "audit-silver", "publish-gold"):
         task(name)
     assert spark.read.table(named.table("gold_records").sql).count() == 3
 

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 QUICK = [(look, form) for look in LOOKS for form in look.forms if form in BOTH and not look.is_long]
 CLEANED = [(look, JSON if JSON in look.forms else TEXT) for look in LOOKS if not look.cleaned]
-ONLY_CLEANED = [(look, form) for look, form in CLEANED if look.is_long and not look.answer and len(look.forms) > 1]
+ONLY_CLEANED = [(look, form) for look, form in CLEANED if look.is_long and not look.answer]
 """What takes long, and is compared with no answer of Python, is shown as JSON over cleaned logs alone."""
 REST = [(look, form) for look in LOOKS for form in look.forms if (look, form) not in (*QUICK, *ONLY_CLEANED)]
 IN_STORE = [(look, JSON if JSON in look.forms else TEXT) for look in LOOKS if not look.s3]

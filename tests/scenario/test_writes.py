@@ -28,7 +28,6 @@ ANSWERS: dict[str, type[Any]] = {
 }
 """What functions return that write: each key of the JSON has its field."""
 
-
 OF_LOAD_5 = ("sql", "SELECT count(*) AS n FROM gold_records WHERE load_seq = 5", "--json")
 """The load that waits behind the gate run that failed."""
 
