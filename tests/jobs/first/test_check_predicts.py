@@ -297,7 +297,6 @@ BROKEN: dict[str, Callable[[SetUp], None]] = {
     "a topic that was deleted": deleted,
     "a topic that was created again": recreated,
     "records that expired": expired,
-    "a topic that left the config": setting("kafka.topics", [TOPIC]),
     "a property that Kafka's client refuses": setting("kafka.properties", {"max.poll.records": "many"}),
     "a start that names not every partition": from_a_new_root(starting_offsets={TOPIC: {"0": 0, "1": 0}, OTHER: {"0": 0}}),
     "a start behind the end": from_a_new_root(starting_offsets={TOPIC: {"0": 900}, OTHER: {"0": 0}}),
@@ -349,6 +348,7 @@ SOUND: dict[str, Callable[[SetUp], None]] = {
     "a field more": setting("value.schema", f"{SCHEMA}, more DATE"),
     "a new root": from_a_new_root(),
     "no checkpoint": removed("_checkpoints"),
+    "a topic that left the config": setting("kafka.topics", [TOPIC]),
     "no watermarks after the first load": removed("silver_watermarks"),
 }
 
