@@ -13,7 +13,7 @@ from lakehouse.settings.secrets import mask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings.pipeline import Budget, Gate, UserExpectation
+    from lakehouse.settings.gate import Budget, Gate, UserExpectation
 
 
 class Subject(Enum):

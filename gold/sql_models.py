@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Gold, GoldModel
+    from lakehouse.settings.gold import Gold, GoldModel
 
 _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 

@@ -295,7 +295,7 @@ def _widest(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | None:
     writers = [found for each in schemas if (found := each.written.get(several[0].name)) is not None]
     for one in dict.fromkeys(several):
         wanted = Type("struct", fields=(one,))
-        if all(avro_schema.is_read(writer, wanted) for writer in writers):
+        if all(avro_schema.misfit(writer, wanted) is None for writer in writers):
             return one.type
     return None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobs.watch.alerts import Alert
-    from lakehouse.settings.pipeline import Webhook
+    from lakehouse.settings.watch import Webhook
 
 _TRIES_AGAIN = 2
 _BUSY = (429, 500, 502, 503, 504)

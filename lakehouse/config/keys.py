@@ -8,36 +8,33 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 from lakehouse.settings.base import Model
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.policies import TopicPolicies
 from lakehouse.settings.secrets import MASKED, smells_of_secret
 
 Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
-TOPICS: Path = ("policies", "topics")
-READ_OTHERWISE: Path = ("topics",)
+_WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))
+"""Sections whose keys may have dots."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the config.
+    """A key of the config as its model declares it; an item of a list or mapping has no description and no example."""
 
-    Attributes:
-        type: Its type, without Annotated and None; a model for a section.
-        description: What it means; empty for an item of a list or mapping.
-        example: An example value, as YAML; empty if there is none.
-        declared: Its annotation and metadata in the model.
-    """
-
-    type: Any
+    declared: Any
     description: str = ""
     example: str = ""
-    declared: tuple[Any, ...] = ()
+    metadata: tuple[Any, ...] = ()
+
+    @property
+    def type(self) -> Any:
+        """Its type, without Annotated and None."""
+        return _plain(self.declared)
 
     @property
     def holds_secret(self) -> bool:
         """Whether it, or a key below it, is masked where the config has it in plain text."""
-        return any(_is_secret(part) for part in self.declared)
+        return any(_is_secret(part) for part in (self.declared, *self.metadata))
 
     @property
     def is_text(self) -> bool:
@@ -46,29 +43,32 @@ class Key:
 
     def children(self) -> list[str]:
         """Return the keys below this one: a model's fields, or the only names that a mapping allows."""
-        if isinstance(self.type, type) and issubclass(self.type, Model):
-            return self.type.keys()
+        if _is_model(self.type):
+            return [self.type.key_of(name) for name in self.type.model_fields]
         if get_origin(self.type) is dict and get_origin(get_args(self.type)[0]) is Literal:
             return list(get_args(get_args(self.type)[0]))
         return []
 
     def child(self, part: str | int) -> Key | None:
         """Return the key one level below, or None if there is none."""
-        if isinstance(self.type, type) and issubclass(self.type, Model):
-            for name, field in self.type.model_fields.items():
-                if part == (field.alias or name):
-                    declared, example = (field.annotation, *field.metadata), (field.examples or [""])[0]
-                    return Key(_plain(field.annotation), field.description or "", example, declared)
-            return None
+        if _is_model(self.type):
+            fields = {self.type.key_of(name): field for name, field in self.type.model_fields.items()}
+            if (field := fields.get(part)) is None:
+                return None
+            return Key(field.annotation, field.description or "", (field.examples or [""])[0], tuple(field.metadata))
         if get_origin(self.type) is tuple and isinstance(part, int):
-            return Key(_plain(get_args(self.type)[0]), declared=(get_args(self.type)[0],))
+            return Key(get_args(self.type)[0])
         if get_origin(self.type) is dict and (part in self.children() or not self.children()):
-            return Key(_plain(get_args(self.type)[1]), declared=(get_args(self.type)[1],))
+            return Key(get_args(self.type)[1])
         return None
 
 
+def _is_model(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, Model)
+
+
 def _is_secret(part: Any) -> bool:
-    if isinstance(part, type) and issubclass(part, Model):
+    if _is_model(part):
         return any(_is_secret(each) for field in part.model_fields.values() for each in (field.annotation, *field.metadata))
     return part == MASKED or any(_is_secret(each) for each in get_args(part))
 
@@ -98,10 +98,10 @@ def may_show(path: Path) -> bool:
     >>> [may_show((*PROPERTIES, name)) for name in ("isolation.level", "ssl.key.password")]
     [True, False]
     """
-    known = [key for end in range(1, len(path) + 1) if (key := key_at(path[:end])) is not None]
     if path[: len(PROPERTIES)] == PROPERTIES and len(path) > len(PROPERTIES):
         return not smells_of_secret(str(path[len(PROPERTIES)]))
-    return not known or not known[-1].holds_secret
+    known = next((key for end in range(len(path), 0, -1) if (key := key_at(path[:end])) is not None), None)
+    return known is None or not known.holds_secret
 
 
 def all_keys(under: Path = ()) -> list[Path]:
@@ -123,24 +123,16 @@ def dotted(path: Path) -> str:
 def parse_dotted(text: str) -> Path:
     """Parse a flag's dotted key. Kafka properties and topics keep the dots in their names.
 
-    >>> parse_dotted("topics.orders.v1.sequence.json")
-    ('topics', 'orders.v1', 'sequence', 'json')
-
+    >>> parse_dotted("topics.orders.v1.sequence.json"), parse_dotted("policies.topics.orders.v1.late")
+    (('topics', 'orders.v1', 'sequence', 'json'), ('policies', 'topics', 'orders.v1', 'late'))
     >>> parse_dotted("kafka.properties.security.protocol")
     ('kafka', 'properties', 'security.protocol')
-    >>> parse_dotted("policies.topics.orders.v1.late")
-    ('policies', 'topics', 'orders.v1', 'late')
     """
-    for section in (PROPERTIES, TOPICS):
-        name = text.removeprefix(dotted(section) + ".")
-        if name != text:
-            topic, _, key = name.rpartition(".")
-            is_of_topic = section == TOPICS and topic and key in TopicPolicies.model_fields
-            return (*section, topic, key) if is_of_topic else (*section, name)
-    parts = tuple(text.split("."))
-    if parts[:1] == READ_OTHERWISE:
-        for end in range(2, len(parts)):
-            path: Path = (*READ_OTHERWISE, ".".join(parts[1:end]), *parts[end:])
-            if key_at(path) is not None:
-                return path
-    return parts
+    parts: Path = tuple(text.split("."))
+    section = next((each for each in _WITH_DOTS if parts[: len(each)] == each), None)
+    if section is None or parts == section:
+        return parts
+    start = len(section)
+    splits = ((*section, ".".join(map(str, parts[start:end])), *parts[end:]) for end in range(start + 1, len(parts)))
+    whole = (*section, ".".join(map(str, parts[start:])))
+    return next((path for path in splits if path[start] and key_at(path)), parts if section == ("topics",) else whole)

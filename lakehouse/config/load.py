@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
 from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
+from lakehouse.config.references import resolve
 from lakehouse.config.sources import Source, lay_environment, lay_flags, read_yaml
 from lakehouse.errors import ConfigError
+from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, UnresolvedReferenceError, resolve, secret_texts
+from lakehouse.settings.secrets import Secret, secret_texts
 
 __all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
 
@@ -32,37 +34,29 @@ def load(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Load a pipeline's settings.
+    """Load and validate a pipeline's settings.
 
     Args:
-        config: The YAML file; relative paths in it start at its folder. Or what such a file would hold, as a mapping; relative
-            paths in it start at the working folder.
+        config: The YAML file, at whose folder relative paths start; or a mapping, whose paths start at the working folder.
         overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
         environ: The environment; by default this process's.
-
-    Returns:
-        The validated settings, with secrets masked in every representation.
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
         ConfigError: The file cannot be read, or the mapping holds what no config can.
     """
+    environ = os.environ if environ is None else environ
     if isinstance(config, Mapping):
-        source, folder = Source(_MAPPING), Path.cwd()
+        source = Source(_MAPPING)
         read_yaml(as_yaml(config, _MAPPING), source, has_lines=False)
-    else:
-        source, folder = Source(str(config)), Path(config).absolute().parent
-        read_yaml(_read(Path(config)), source)
-    return _settings(source, folder, overrides or {}, os.environ if environ is None else environ)
+        return _settings(source, Path.cwd(), overrides or {}, environ)
+    source = Source(str(config))
+    read_yaml(_read(Path(config)), source)
+    return _settings(source, Path(config).absolute().parent, overrides or {}, environ)
 
 
 def parse(text: str, file: Path, *, environ: Mapping[str, str]) -> Settings:
-    """Load a pipeline's settings from the text of a config that is not written yet.
-
-    Args:
-        text: YAML.
-        file: The file that it is for, whose name errors have, and in whose folder relative paths start.
-        environ: The environment.
+    """Load settings from the text of a file that is not written yet; errors name it, and relative paths start at its folder.
 
     Raises:
         ConfigMistakesError: The config has mistakes.
@@ -77,9 +71,19 @@ def _settings(source: Source, folder: Path, overrides: Mapping[str, str], enviro
         raise ConfigMistakesError(source.file, source.mistakes)
     lay_environment(environ, source)
     lay_flags(overrides, source)
-    wrong: dict[KeyPath, Mistake] = {}
-    data = _resolved(source.data, (), environ, source, wrong)
-    return _checked(data, source, wrong, folder)
+    unresolved: dict[KeyPath, Mistake] = {}
+    data = _resolved(source.data, (), environ, source, unresolved)
+    mistakes = [*source.mistakes, *unresolved.values()]
+    try:
+        settings = Settings.model_validate(data, context={"folder": folder})
+    except ValidationError as error:
+        # A reference that could not be resolved is reported only once.
+        mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in unresolved]
+    else:
+        if not mistakes:
+            return settings
+    # Raised outside the except block, or its context would be the pydantic error, whose frames hold the values.
+    raise ConfigMistakesError(source.file, mistakes)
 
 
 def as_yaml(value: object, where: str) -> str:
@@ -110,14 +114,11 @@ def redacted(settings: Settings) -> dict[str, object]:
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The one key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
-    # As written: keys missing from a topic are inherited from `policies`, and an explicit null is not a missing key.
-    shown["policies"]["topics"] = {
-        topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in settings.policies.topics.items()
-    }
-    # So also what is read otherwise: a null takes away what all other topics have.
-    shown["topics"] = {
-        topic: own.model_dump(mode="json", by_alias=True, exclude_unset=True) for topic, own in settings.topics.items()
-    }
+    # As written: a missing key of a topic is inherited, and an explicit null takes away what all other topics have.
+    for section, topics in ((shown["policies"], settings.policies.topics), (shown, settings.topics)):
+        section["topics"] = {
+            topic: own.model_dump(mode="json", by_alias=True, exclude_unset=True) for topic, own in topics.items()
+        }
     return cast("dict[str, object]", shown)
 
 
@@ -128,45 +129,26 @@ def show_yaml(settings: Settings) -> str:
 
 def known_secrets(settings: Settings) -> frozenset[str]:
     """Return the non-empty secrets in the settings, in plain text, for the log and report layer to scrub."""
-    return frozenset(secret_texts(_plain(settings)))
-
-
-def _plain(value: Any) -> Any:
-    """Turn a model into plain data recursively, without dumping it: a dump masks the secrets."""
-    if hasattr(type(value), "model_fields"):
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+    return frozenset(secret_texts(settings))
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(
+        what, observed, expected = (
             "There is no config file.",
-            where=str(path),
-            observed=f"no such file in {path.absolute().parent}",
-            expected="the YAML file of a pipeline",
-            next_step="Name one with --config FILE, or have one written for a topic: tidemark init",
-        ) from None
+            f"no such file in {path.absolute().parent}",
+            "the YAML file of a pipeline",
+        )
+        next_step = "Name one with --config FILE, or have one written for a topic: tidemark init"
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            "The config file is not UTF-8 text.",
-            where=str(path),
-            observed=f"an invalid byte at position {error.start}",
-            expected="UTF-8",
-            next_step="Save the file as UTF-8.",
-        ) from None
+        what, observed, expected = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}", "UTF-8"
+        next_step = "Save the file as UTF-8."
     except OSError as error:
-        raise ConfigError(
-            "The config file cannot be read.",
-            where=str(path),
-            observed=error.strerror,
-            expected="a readable file",
-            next_step="Check the path and its rights.",
-        ) from None
+        what, observed, expected = "The config file cannot be read.", error.strerror or "", "a readable file"
+        next_step = "Check the path and its rights."
+    raise ConfigError(what, where=str(path), observed=observed, expected=expected, next_step=next_step)
 
 
 def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
@@ -178,20 +160,6 @@ def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Sou
         return value
     try:
         return resolve(value, environ)
-    except UnresolvedReferenceError as error:
-        wrong[path] = Mistake(dotted(path), source.place(path), error.what, expected=error.expected, next_step=error.next_step)
+    except SettingError as error:
+        wrong[path] = Mistake(dotted(path), source.place(path), error.what, None, error.expected, error.next_step)
         return Secret("")
-
-
-def _checked(data: Mapping[str, Any], source: Source, wrong: dict[KeyPath, Mistake], folder: Path) -> Settings:
-    mistakes = [*source.mistakes, *wrong.values()]
-    try:
-        settings = Settings.model_validate(data, context={"folder": folder})
-    except ValidationError as error:
-        # A reference that could not be resolved is reported only once.
-        mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in wrong]
-    else:
-        if not mistakes:
-            return settings
-    # Raised outside the except block, or its context would be the pydantic error, whose frames hold the values.
-    raise ConfigMistakesError(source.file, mistakes)

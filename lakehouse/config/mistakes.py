@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 _LONGEST_SHOWN = 80
 _SHARE = re.compile(r"'[0-9.]+ ?%'")
+_RULES = {
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping of keys and values"),
+    "tuple_type": "a list",
+    "string_type": "text",
+}
+"""What a type of pydantic's errors says of the value; all others say it themselves."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,7 @@ class Mistake:
 
 
 class ConfigMistakesError(ConfigError):
-    """A config has mistakes; the error lists all that one pass can find.
-
-    Attributes:
-        mistakes: The mistakes, in display order.
-    """
+    """A config has mistakes; the error lists all that one pass can find, as its attribute `mistakes` does."""
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -66,18 +68,8 @@ class ConfigMistakesError(ConfigError):
 
 
 def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
-    """Translate pydantic's errors into mistakes, each with its path.
-
-    Args:
-        error: What validating the settings raised.
-        data: The validated values; their secrets are never shown.
-        place_of: Returns where a key was set.
-    """
-    found = []
-    for detail in error.errors(include_url=False, include_input=False):
-        path, mistake = _translate(detail, data, place_of)
-        found.append((path, mistake))
-    return found
+    """Translate pydantic's errors into mistakes, each with its path; secrets of the data are never shown."""
+    return [_translate(detail, data, place_of) for detail in error.errors(include_url=False, include_input=False)]
 
 
 def _translate(detail: ErrorDetails, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> tuple[Path, Mistake]:
@@ -108,28 +100,19 @@ def _unknown(path: Path, key: str, place: str) -> Mistake:
     parent = key_at(path[:-1])
     siblings = parent.children() if parent else []
     expected = f"one of {', '.join(siblings)}" if siblings else "no key here"
-    near = nearest(str(path[-1]), siblings)
     # A key at the wrong level is as common as a misspelt one.
     elsewhere = [dotted(other) for other in all_keys() if other[-1] == path[-1]]
-    if near:
+    next_step = f"It belongs elsewhere: {' or '.join(elsewhere)}." if elsewhere else "Remove it, or use one of these."
+    if near := nearest(str(path[-1]), siblings):
         next_step = f"Did you mean {near}?"
-    elif elsewhere:
-        next_step = f"It belongs elsewhere: {' or '.join(elsewhere)}."
-    else:
-        next_step = "Remove it, or use one of these."
     return Mistake(key, place, "unknown key", None, expected, next_step)
 
 
 def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -> Mistake:
     known = key_at(path)
     # Pydantic's messages never repeat the input, but do not say what the key means; the description does.
-    rule = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
-    if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
-        rule = "a mapping of keys and values"
-    elif detail["type"] == "tuple_type":
-        rule = "a list"
-    elif detail["type"] == "string_type":
-        rule = "text"
+    message = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
+    rule = _RULES.get(detail["type"], message)
     expected = f"{known.description} ({rule})" if known and known.description else rule
     next_step = _example(path) or "Correct the value."
     if detail["type"] in {"int_type", "float_type"} and _SHARE.fullmatch(observed or ""):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
@@ -33,9 +33,9 @@ _MOST_BYTES = 16_777_216
 
 # Of each type of a field: the types that it takes without loss. A logical type stands for the plain one beneath it.
 _TAKES = {
-    "KEY": ("int", "long", "string", "enum"),
-    "STRING": ("string", "enum"),
-    "BINARY": ("bytes", "fixed"),
+    "KEY": ("int", "long", "enum", "string"),
+    "STRING": ("enum", "string"),
+    "BINARY": ("fixed", "bytes"),
     "BOOLEAN": ("boolean",),
     "INT": ("int",),
     "BIGINT": ("int", "long"),
@@ -45,28 +45,13 @@ _TAKES = {
     "TIMESTAMP": ("timestamp-millis", "timestamp-micros"),
     "TIMESTAMP_NTZ": ("local-timestamp-millis", "local-timestamp-micros"),
 }
+"""The last is the type of a field that was not written."""
 _COLUMNS = {kind: name for name, kinds in reversed(_TAKES.items()) if name != "KEY" for kind in kinds}
 """Of each type: the narrowest type of a field that takes it."""
-_MOST_FIELDS = 1_000
-_LOGICAL = {
-    "date": "int",
-    **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long"),
-}
+_LOGICAL = {"date": "int", **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long")}
 _WHOLE = {"int": 10, "long": 19}
 """Whole numbers, and how many digits they have."""
-_ABSENT = {
-    "BINARY": "bytes",
-    "BOOLEAN": "boolean",
-    "TINYINT": "int",
-    "SMALLINT": "int",
-    "INT": "int",
-    "BIGINT": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "DATE": {"type": "int", "logicalType": "date"},
-    "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"},
-    "TIMESTAMP_NTZ": {"type": "long", "logicalType": "local-timestamp-micros"},
-}
+_MOST_FIELDS = 1_000
 
 
 class AvroSchemaError(ValueError):
@@ -84,12 +69,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """A schema that values were written with.
-
-    Attributes:
-        schema: As JSON, made anew.
-        named: Its records, enums and fixed types, by full name.
-    """
+    """A schema that values were written with, as JSON that is made anew; and its named types, by full name."""
 
     schema: Any
     named: Mapping[str, Any]
@@ -104,23 +84,19 @@ def writer(text: str) -> Writer:
     """Read a schema.
 
     Raises:
-        AvroSchemaError: It is none; it refers to itself; written out it has more than 10,000 types or 50 levels; or it has
-            arrays of items without bytes, of which a few bytes can hold billions.
+        AvroSchemaError: It is none, refers to itself, is too large, or has arrays of items without bytes (a few bytes of them
+            can stand for billions).
 
     >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
     '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'
     """
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise AvroSchemaError("it is no JSON") from error
     reading = _Reading()
-    found = reading.of(given, "", 0)
+    found = reading.of(_json(text), "", 0)
     return Writer(found.schema, {name: known.schema for name, known in reading.named.items()})
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """A schema with the types that it takes from others in it, each where it is first named.
+    """Put the types that a schema takes from others into it, each where it is first named.
 
     Args:
         text: The schema.
@@ -136,40 +112,35 @@ def joined(text: str, others: Sequence[str]) -> str:
     if not others:
         return text
     reading = _Reading(is_joining=True)
+    *_, found = [reading.of(_json(each), "", 0) for each in (*others, text)]
+    return json.dumps(_joined(found.schema, {name: known.schema for name, known in reading.named.items()}, set()))
+
+
+def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
+    """A schema with the types that it names put into it, each where it is first named."""
+    if isinstance(given, list):
+        return [_joined(each, named, defined) for each in given]
+    name = given if isinstance(given, str) else given.get("name")
+    if name in named:
+        # A name without a namespace would be taken for one of the record that it stands in.
+        full = name if "." in name else f"{_NO_SPACE}.{name}"
+        if name in defined:
+            return full
+        defined.add(name)
+        given = {**named[name], "name": full}
+    if isinstance(given, str):
+        return given
+    found = {key: _joined(each, named, defined) if key in ("items", "values") else each for key, each in given.items()}
+    if given["type"] in _RECORDS:
+        found["fields"] = [{**each, "type": _joined(each["type"], named, defined)} for each in given["fields"]]
+    return found
+
+
+def _json(text: str) -> Any:
     try:
-        for other in others:
-            reading.of(json.loads(other), "", 0)
-        found = reading.of(json.loads(text), "", 0)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, AvroSchemaError) else AvroSchemaError("it is no JSON") from error
-    return json.dumps(_Joining({name: known.schema for name, known in reading.named.items()}).of(found.schema))
-
-
-@dataclass
-class _Joining:
-    """A schema while the types that it names are put into it."""
-
-    named: Mapping[str, Any]
-    defined: set[str] = field(default_factory=set)
-
-    def of(self, given: Any) -> Any:
-        if isinstance(given, list):
-            return [self.of(each) for each in given]
-        name = given if isinstance(given, str) else given.get("name")
-        if name in self.named:
-            # A name without a namespace would be taken for one of the record that it stands in.
-            full = name if "." in name else f"{_NO_SPACE}.{name}"
-            if name in self.defined:
-                return full
-            self.defined.add(name)
-            return {**self._parts(self.named[name]), "name": full}
-        return given if isinstance(given, str) else self._parts(given)
-
-    def _parts(self, given: dict[str, Any]) -> dict[str, Any]:
-        found = {key: self.of(each) if key in ("items", "values") else each for key, each in given.items()}
-        if given["type"] in _RECORDS:
-            found["fields"] = [{**each, "type": self.of(each["type"])} for each in given["fields"]]
-        return found
+        raise AvroSchemaError("it is no JSON") from error
 
 
 @dataclass
@@ -227,13 +198,11 @@ class _Reading:
             raise AvroSchemaError(f"it has two types {full}")
         match given["type"]:
             case "enum":
-                symbols = given.get("symbols")
-                if not isinstance(symbols, list) or not symbols or not all(map(_is_name, symbols)) or _repeat(symbols):
+                if not _are_names(symbols := given.get("symbols")) or not symbols:
                     raise AvroSchemaError(f"the enum {full} has no list of symbols")
                 found = _Known({"type": "enum", "name": full, "symbols": symbols}, 1, 1, has_bytes=True)
             case "fixed":
-                size = given.get("size")
-                if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
+                if not _is_whole(size := given.get("size"), 0, _MOST_BYTES):
                     raise AvroSchemaError(f"the fixed type {full} has no size from 0 to {_MOST_BYTES:,}")
                 found = self._logical(given, _Known({"type": "fixed", "name": full, "size": size}, 1, 1, has_bytes=size > 0))
             case _:
@@ -242,15 +211,14 @@ class _Reading:
         return found
 
     def _record(self, full: str, fields: Any, level: int) -> _Known:
-        named = (
-            [each.get("name") if isinstance(each, dict) else None for each in fields] if isinstance(fields, list) else [None]
-        )
-        if not all(map(_is_name, named)) or _repeat(named):
+        given: list[Any] = fields if isinstance(fields, list) else [None]
+        names = [each.get("name") if isinstance(each, dict) else None for each in given]
+        if not _are_names(names):
             raise AvroSchemaError(f"the record {full} has no list of fields")
         self.open_names.add(full)
-        found = [self.of(each.get("type"), full.rpartition(".")[0], level + 1) for each in fields]
+        found = [self.of(each.get("type"), full.rpartition(".")[0], level + 1) for each in given]
         self.open_names.remove(full)
-        columns = [{"name": name, "type": each.schema} for name, each in zip(named, found, strict=True)]
+        columns = [{"name": name, "type": each.schema} for name, each in zip(names, found, strict=True)]
         return _sum({"type": "record", "name": full, "fields": columns}, found, has_bytes=any(each.has_bytes for each in found))
 
     @staticmethod
@@ -261,7 +229,8 @@ class _Reading:
             return found._replace(schema={"type": plain, "logicalType": name})
         is_bytes = plain == "bytes" or (isinstance(plain, dict) and plain["type"] == "fixed")
         precision, scale = given.get("precision"), given.get("scale", 0)
-        if name != "decimal" or not is_bytes or not _is_decimal(precision, scale):
+        is_decimal = _is_whole(precision, 1, _MOST_DIGITS) and _is_whole(scale, 0, precision)
+        if name != "decimal" or not is_bytes or not is_decimal:
             return found
         base = plain if isinstance(plain, dict) else {"type": plain}
         return found._replace(schema={**base, "logicalType": name, "precision": precision, "scale": scale})
@@ -286,26 +255,17 @@ def _require_record(written: Writer) -> None:
         raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
 
 
-def misfit(text: str, wanted: Type) -> str | None:
+def misfit(written: Writer | str, wanted: Type) -> str | None:
     """Why no value of a schema can be read as the wanted fields; None if it can.
 
     >>> misfit('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]}', at_path("a"))
     'a is double, and a whole number or text is wanted'
     """
     try:
-        reader(writer(text), wanted)
+        reader(writer(written) if isinstance(written, str) else written, wanted)
     except AvroSchemaError as error:
         return str(error)
     return None
-
-
-def is_read(written: Writer, wanted: Type) -> bool:
-    """Whether values can be read as the wanted fields."""
-    try:
-        reader(written, wanted)
-    except AvroSchemaError:
-        return False
-    return True
 
 
 def not_a_key(given: Any, named: Mapping[str, Any]) -> str | None:
@@ -324,10 +284,7 @@ def not_a_key(given: Any, named: Mapping[str, Any]) -> str | None:
 
 
 def fields(written: Writer) -> tuple[Type, dict[str, str]]:
-    """The fields that a payload can have of such values without loss, in the schema's order.
-
-    Returns:
-        The fields, perhaps none; and what cannot be one, by its path, with the reason.
+    """Return the fields that a payload can have of such values without loss, and why others cannot be fields, by path.
 
     Raises:
         AvroSchemaError: The values are no records, or have more than 1,000 fields.
@@ -464,7 +421,8 @@ class _Projection:
                 return self._record({"fields": []}, wanted, "")
         if wanted.digits:
             return {"type": "bytes", "logicalType": "decimal", "precision": wanted.digits[0], "scale": wanted.digits[1]}
-        return _ABSENT.get(wanted.name, "string")
+        kind = _TAKES.get(wanted.name, ("int",))[-1]
+        return {"type": _LOGICAL[kind], "logicalType": kind} if kind in _LOGICAL else kind
 
 
 def _is_taken(given: Any, wanted: Type) -> bool:
@@ -480,9 +438,8 @@ def _is_taken(given: Any, wanted: Type) -> bool:
     return logical is None and kind in _WHOLE and _WHOLE[kind] <= precision - scale
 
 
-def _is_decimal(precision: object, scale: object) -> bool:
-    whole = [each for each in (precision, scale) if isinstance(each, int) and not isinstance(each, bool)]
-    return len(whole) == len((precision, scale)) and 1 <= whole[0] <= _MOST_DIGITS and 0 <= whole[1] <= whole[0]
+def _is_whole(given: object, least: int, most: int) -> TypeGuard[int]:
+    return isinstance(given, int) and not isinstance(given, bool) and least <= given <= most
 
 
 def _sum(schema: Any, parts: list[_Known], *, has_bytes: bool) -> _Known:
@@ -507,8 +464,8 @@ def _is_name(given: object) -> bool:
     return isinstance(given, str) and _NAME.fullmatch(given) is not None
 
 
-def _repeat(names: list[Any]) -> bool:
-    return len(set(names)) < len(names)
+def _are_names(given: object) -> TypeGuard[list[str]]:
+    return isinstance(given, list) and all(map(_is_name, given)) and len(set(given)) == len(given)
 
 
 def _told(given: Any) -> str:

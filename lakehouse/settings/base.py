@@ -3,14 +3,14 @@
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, MASKED, Secret
+from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret
 
-Text = Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, MASK_SECRET]
+Text = Annotated[str, StringConstraints(min_length=1), HIDES_SECRETS]
 SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
 """Text that is masked wherever it is shown, also where the config has it in plain text."""
 # Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
@@ -21,10 +21,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Model(BaseModel):
-    """The base of all settings.
-
-    A key without a value counts as missing, unless null is one of its values.
-    """
+    """The base of all settings. A key without a value counts as missing, unless null is one of its values."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -40,14 +37,10 @@ class Model(BaseModel):
     def _drop_nulls(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        nullable = {field.alias or name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
-        droppable = set(cls.keys()) - nullable
+        droppable = {
+            cls.key_of(name) for name, field in cls.model_fields.items() if type(None) not in get_args(field.annotation)
+        }
         return {key: value for key, value in given.items() if value is not None or key not in droppable}
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """The keys of this level as they are written in YAML."""
-        return [cls.key_of(name) for name in cls.model_fields]
 
     @classmethod
     def key_of(cls, name: str) -> str:
@@ -55,17 +48,44 @@ class Model(BaseModel):
         return cls.model_fields[name].alias or name
 
 
-def refusal(what: str, *, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
-    """Build the error that a validator raises.
+class SettingError(PydanticCustomError):
+    """A setting does not take a value, which the error never holds: it may be a secret.
 
-    Args:
-        what: What is wrong, without the value: it may be a secret, and the code that reports the error adds what may be shown.
+    Attributes:
+        what: What is wrong.
         expected: What would be right.
         next_step: What the reader can do.
         at: The keys from the validated value down to the wrong one.
     """
-    context = {"what": what, "expected": expected, "next_step": next_step, "at": at}
-    return PydanticCustomError("tidemark", "{what}; expected {expected}. {next_step}", context)
+
+    def __new__(cls, what: str, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> Self:
+        """Give pydantic the parts that `lakehouse.config.mistakes` shows."""
+        parts = {"what": what, "expected": expected, "next_step": next_step, "at": at}
+        return super().__new__(cls, "tidemark", "{what}; expected {expected}. {next_step}", parts)
+
+    def __init__(self, what: str, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> None:
+        self.what, self.expected, self.next_step, self.at = what, expected, next_step, at
+
+
+def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterValidator:
+    """Return a validator that takes only texts that match the pattern as a whole."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise SettingError(what, expected, next_step)
+        return text
+
+    return AfterValidator(check)
+
+
+def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
+    """Declare a setting: the documentation and messages show the description and the example, which is YAML.
+
+    A default that is a class is made anew each time; `...` stands for a setting that must be given.
+    """
+    kind = "default_factory" if isinstance(default, type) else "default"
+    return Field(description=description, examples=[example], **{kind: default}, **constraints)
 
 
 def nearest(wrong: str, known: list[str]) -> str | None:

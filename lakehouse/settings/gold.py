@@ -4,112 +4,70 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Model, from_config_folder, refusal
+from lakehouse.settings.base import Model, SettingError, from_config_folder, setting
 from lakehouse.settings.model_sql import problem
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings.secrets import HIDES_SECRETS, Secret
 
 OWN_TABLES = frozenset(
     {
-        "bronze_records",
-        "bronze_topics",
-        "silver_records",
-        "silver_watermarks",
-        "silver_rejects",
-        "silver_loads",
-        "gate_results",
-        "gate_decisions",
-        "gold_records",
-        "gold_rejects",
-        "gold_latest",
-        "gold_latest_by_stream",
-        "gold_stream_health",
-        "watermark_status",
-        "duplicates_by_partition",
-        "quarantine_open",
-        "gate_history",
-        "lag",
-        "silver_last_accepted",
-        "silver_missing",
+        *("bronze_records", "bronze_topics", "silver_records", "silver_watermarks", "silver_rejects", "silver_loads"),
+        *("silver_last_accepted", "silver_missing", "gate_results", "gate_decisions", "gate_history"),
+        *("gold_records", "gold_rejects", "gold_latest", "gold_latest_by_stream", "gold_stream_health"),
+        *("watermark_status", "duplicates_by_partition", "quarantine_open", "lag"),
     }
 )
 """The names of the tables and views that Tidemark creates."""
 
 
 def _model_name(name: str) -> str:
+    example = "For example incidents_by_day."
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", name):
-        raise refusal(
-            "this is no table name", expected="letters, digits and underscores", next_step="For example incidents_by_day."
-        )
+        raise SettingError("this is no table name", "letters, digits and underscores", example)
     if name.startswith("_"):
-        raise refusal(
-            "Tidemark keeps what is no table under such names: _checkpoints, _reports, _shadow, _watch",
-            expected="a name that starts with a letter",
-            next_step="For example incidents_by_day.",
-        )
+        what = "Tidemark keeps what is no table under such names: _checkpoints, _reports, _shadow, _watch"
+        raise SettingError(what, "a name that starts with a letter", example)
     if name.lower() in OWN_TABLES:
-        raise refusal(
-            "Tidemark keeps a table or view of this name itself",
-            expected="another name",
-            next_step="For example incidents_by_day.",
-        )
+        raise SettingError("Tidemark keeps a table or view of this name itself", "another name", example)
     return name
 
 
 def _sql_file(given: Any, info: ValidationInfo) -> Path:
     if not isinstance(given, (str, Path)) or isinstance(given, Secret) or not given:
-        raise refusal("this is no path", expected="a path, written out", next_step="For example sql: sql/incidents_by_day.sql")
+        raise SettingError("this is no path", "a path, written out", "For example sql: sql/incidents_by_day.sql")
     path = Path(from_config_folder(str(given), info))
     if not path.is_file():
-        raise refusal(
-            "there is no such file",
-            expected="an existing file; a relative path starts at the config file's folder",
-            next_step="Create the file, or correct the path.",
-        )
+        expected = "an existing file; a relative path starts at the config file's folder"
+        raise SettingError("there is no such file", expected, "Create the file, or correct the path.")
     try:
         found = problem(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        raise refusal(
-            "this file cannot be read", expected="a text in UTF-8", next_step="Correct the file, or its rights."
-        ) from None
+        raise SettingError("this file cannot be read", "a text in UTF-8", "Correct the file, or its rights.") from None
     if found:
-        raise refusal(
-            f"the query holds {found}",
-            expected="SQL over gold_records, gold_latest and gold_stream_health",
-            next_step="Do that outside of the model: SECURITY.md says what a model may do.",
-        )
+        expected = "SQL over gold_records, gold_latest and gold_stream_health"
+        next_step = "Do that outside of the model: SECURITY.md says what a model may do."
+        raise SettingError(f"the query holds {found}", expected, next_step)
     return path
 
 
 class GoldModel(Model):
     """A table of your own in Gold, built by a SQL query over Gold's tables."""
 
-    name: Annotated[str, AfterValidator(_model_name), KEEP_SECRET, MASK_SECRET] = Field(
-        description="the table's name", examples=["incidents_by_day"]
-    )
-    sql: Annotated[Path, BeforeValidator(_sql_file)] = Field(
-        description="the file with its query", examples=["sql/incidents_by_day.sql"]
-    )
+    name: Annotated[str, AfterValidator(_model_name), HIDES_SECRETS] = setting(..., "the table's name", "incidents_by_day")
+    sql: Annotated[Path, BeforeValidator(_sql_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
 
 
 class Gold(Model):
     """What is published in addition to the built-in tables."""
 
-    models: tuple[GoldModel, ...] = Field(
-        default=(),
-        description="your own SQL models, a list",
-        examples=["[{name: by_day, sql: sql/by_day.sql}]"],
-    )
+    models: tuple[GoldModel, ...] = setting((), "your own SQL models, a list", "[{name: by_day, sql: sql/by_day.sql}]")
 
     @field_validator("models")
     @classmethod
     def _names_differ(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
-        seen: set[str] = set()
-        for place, model in enumerate(models):
-            if model.name.lower() in seen:
-                raise refusal(
-                    "two models have this name", expected="each name once", next_step="Rename one.", at=(place, "name")
-                )
-            seen.add(model.name.lower())
+        names = [model.name.lower() for model in models]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise SettingError("two models have this name", "each name once", "Rename one.", at=(place, "name"))
         return models

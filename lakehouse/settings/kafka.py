@@ -3,17 +3,16 @@
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
+from pydantic import AfterValidator, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
-from lakehouse.settings.base import Model, Text, Whole, refusal
-from lakehouse.settings.secrets import KEEP_SECRET, MASK, MASK_SECRET, MASKED, Secret, mask, smells_of_secret
+from lakehouse.settings.base import Model, SettingError, Text, Whole, matching, setting
+from lakehouse.settings.secrets import HIDES_SECRETS, MASK, MASKED, Secret, mask, smells_of_secret
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _HIGHEST_PORT = 65_535
 _EARLIEST_AND_LATEST = -2
@@ -29,58 +28,47 @@ _OWNED = {
     "auto.offset.reset": "Use kafka.starting_offsets; later runs go on from what Bronze holds.",
     "interceptor.classes": "Leave it out: Spark refuses interceptors, they could change records.",
 }
-_NAME = re.compile(r"[a-z0-9._-]+")
-_ISOLATION = "isolation.level"
 
 Start = Literal["earliest", "latest"]
+
+TopicName = Annotated[
+    str,
+    matching(
+        r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}",
+        "this is no name of a topic",
+        "1 to 249 letters, digits, points, underscores or hyphens; no pattern",
+        "Write each topic's exact name, for example topics: [incidents, payments].",
+    ),
+    HIDES_SECRETS,
+]
 
 
 def _servers(text: str) -> str:
     for server in text.split(","):
         found = _SERVER.fullmatch(server.strip())
         if not found or not 0 < int(found[3]) <= _HIGHEST_PORT:
-            raise refusal(
-                "this is no list of servers",
-                expected="host:port, several separated by commas",
-                next_step="Write it like broker-1:9092,broker-2:9092; an IPv6 address goes in brackets.",
-            )
+            next_step = "Write it like broker-1:9092,broker-2:9092; an IPv6 address goes in brackets."
+            raise SettingError("this is no list of servers", "host:port, several separated by commas", next_step)
     return text
-
-
-def _topic(name: str) -> str:
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
-        raise refusal(
-            "this is no name of a topic",
-            expected="1 to 249 letters, digits, points, underscores or hyphens; no pattern",
-            next_step="Write each topic's exact name, for example topics: [incidents, payments].",
-        )
-    return name
 
 
 def _property_name(name: str) -> str:
     if name.startswith("kafka."):
-        raise refusal(
-            "Spark's prefix does not belong here",
-            expected="the Kafka client's own property name",
-            next_step=f"Write it without the prefix: {name.removeprefix('kafka.')}.",
-        )
-    if not _NAME.fullmatch(name):
+        next_step = f"Write it without the prefix: {name.removeprefix('kafka.')}."
+        raise SettingError("Spark's prefix does not belong here", "the Kafka client's own property name", next_step)
+    if not re.fullmatch(r"[a-z0-9._-]+", name):
         # Spark lower-cases names: in another case, a property would pass the checks here and reach the client all the same.
-        raise refusal(
-            "this is no name of a property",
-            expected="small letters, digits, points, hyphens and underscores",
-            next_step=f"Every Kafka property has a name like that: {name.strip().lower()!r}.",
-        )
+        expected = "small letters, digits, points, hyphens and underscores"
+        next_step = f"Every Kafka property has a name like that: {name.strip().lower()!r}."
+        raise SettingError("this is no name of a property", expected, next_step)
     if name in _OWNED:
-        raise refusal("Tidemark sets this property itself", expected="any other client property", next_step=_OWNED[name])
+        raise SettingError("Tidemark sets this property itself", "any other client property", _OWNED[name])
     return name
 
 
 def _property_value(value: object) -> object:
     if not isinstance(value, (str, SecretStr)):
-        raise refusal(
-            "this is no text", expected="one value, as text", next_step='Put it in quotes, for example "true" or "500".'
-        )
+        raise SettingError("this is no text", "one value, as text", 'Put it in quotes, for example "true" or "500".')
     return value
 
 
@@ -89,11 +77,11 @@ def _starting_offsets(value: Any) -> Any:
         return start
     starts = {topic: _start(each) or _offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
     if not starts or None in starts.values():
-        raise refusal(
+        raise SettingError(
             "this is no starting point",
-            expected="earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
+            "earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
             "offset for every partition (-2 is its earliest, -1 its latest)",
-            next_step='Write it like starting_offsets: 2026-09-20T00:00Z, or {incidents: {"0": 1500, "1": -2}}.',
+            'Write it like starting_offsets: 2026-09-20T00:00Z, or {incidents: {"0": 1500, "1": -2}}.',
         )
     return starts
 
@@ -123,68 +111,55 @@ def _is_offset(partition: object, offset: object) -> bool:
 class Kafka(Model):
     """Where the records come from."""
 
-    bootstrap_servers: Annotated[str, AfterValidator(_servers), KEEP_SECRET, MASK_SECRET] = Field(
-        description="the brokers, host:port, separated by commas", examples=["localhost:9092"]
+    bootstrap_servers: Annotated[str, AfterValidator(_servers), HIDES_SECRETS] = setting(
+        ..., "the brokers, host:port, separated by commas", "localhost:9092"
     )
-    topics: tuple[Annotated[str, AfterValidator(_topic), KEEP_SECRET, MASK_SECRET], ...] = Field(
-        description="a list of topics, by their exact names", examples=["[incidents]"]
+    topics: tuple[TopicName, ...] = setting(..., "a list of topics, by their exact names", "[incidents]")
+    starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_starting_offsets)] = setting(
+        "earliest", "where the first run starts: earliest, latest, a time, or one of these or offsets per topic", "earliest"
     )
-    starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_starting_offsets)] = Field(
-        default="earliest",
-        description="where the first run starts: earliest, latest, a time, or one of these or offsets per topic",
-        examples=["earliest"],
+    max_offsets_per_trigger: Whole | None = setting(
+        1_000_000, "the most records that Bronze takes in one step; null for no limit", "1000000"
     )
-    max_offsets_per_trigger: Whole | None = Field(
-        default=1_000_000, description="the most records that Bronze takes in one step; null for no limit", examples=["1000000"]
-    )
-    commit_group: Text | None = Field(
-        default=None,
-        description="a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
-        examples=["tidemark-incidents"],
+    commit_group: Text | None = setting(
+        None,
+        "a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
+        "tidemark-incidents",
     )
     properties: dict[
-        Annotated[str, AfterValidator(_property_name)],
-        Annotated[SecretStr | str, PlainValidator(_property_value), MASKED],
-    ] = Field(default={}, description="Kafka client properties by their own names", examples=["{security.protocol: SASL_SSL}"])
+        Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value), MASKED]
+    ] = setting({}, "Kafka client properties by their own names", "{security.protocol: SASL_SSL}")
 
     @field_validator("topics")
     @classmethod
     def _topics_differ(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         # Not min_length: pydantic counts without the invalid names, and would report an empty list as a second mistake.
         if not topics:
-            raise refusal("no topic is listed", expected="at least one topic", next_step="For example topics: [incidents]")
+            raise SettingError("no topic is listed", "at least one topic", "For example topics: [incidents]")
         if len(set(topics)) < len(topics):
-            raise refusal("a topic is listed twice", expected="each topic once", next_step="Remove the second mention.")
+            raise SettingError("a topic is listed twice", "each topic once", "Remove the second mention.")
         return topics
 
     @field_validator("starting_offsets")
     @classmethod
-    def _starts_every_topic(
-        cls, start: str | dict[str, str | dict[str, int]], info: ValidationInfo
-    ) -> str | dict[str, str | dict[str, int]]:
+    def _starts_every_topic(cls, start: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
         topics = info.data.get("topics")
         if isinstance(start, dict) and topics is not None and set(start) != set(topics):
-            raise refusal(
+            raise SettingError(
                 "the topics here are not those of kafka.topics",
-                expected="a start for every topic in kafka.topics, and for no other",
-                next_step="Add or remove topics on either side.",
+                "a start for every topic in kafka.topics, and for no other",
+                "Add or remove topics on either side.",
             )
         return start
 
     @field_validator("properties")
     @classmethod
-    def _hide_secrets(cls, properties: dict[str, SecretStr | str]) -> dict[str, SecretStr | str]:
-        if properties.get(_ISOLATION, "read_committed") != "read_committed":
-            raise refusal(
-                "aborted records would be read: one would raise a watermark, and its committed retry be dropped",
-                expected="read_committed",
-                next_step="Remove the line; read_committed is always set.",
-                at=(_ISOLATION,),
-            )
+    def _check_and_hide(cls, properties: dict[str, SecretStr | str]) -> dict[str, SecretStr | str]:
         for name, value in properties.items():
-            clear = value.get_secret_value() if isinstance(value, SecretStr) else value
-            if wrong := refused(name, clear):
-                raise refusal(wrong.what, expected=wrong.expected, next_step=wrong.next_step, at=(name,))
+            clear = _clear(value)
+            for names, is_right, what, expected, next_step in _CHECKS:
+                if re.fullmatch(names, name) and not is_right(clear):
+                    raise SettingError(what, expected, next_step, at=(name,))
         return {
             name: SecretStr(value)
             if isinstance(value, str) and (isinstance(value, Secret) or smells_of_secret(name))
@@ -207,74 +182,18 @@ class Kafka(Model):
         Returns:
             Every property under `properties`, and `bootstrap.servers`.
         """
-        clear = {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.properties.items()
-        }
         # Plain str: a client that takes the repr of its configuration would pass on the mask of a Secret.
-        return {name: str(value) for name, value in {**clear, "bootstrap.servers": self.bootstrap_servers}.items()}
+        clear = {name: str(_clear(value)) for name, value in self.properties.items()}
+        return {**clear, "bootstrap.servers": str(self.bootstrap_servers)}
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_WEB = re.compile(r"https?://[^/\s?#]+\S*", re.IGNORECASE)
-_CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_OPTION = re.compile(r"""\s*[^\s=;"']+\s*=\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|[^\s;"']+)""", re.DOTALL)
-_MODULE = re.compile(r"\s*([^\s;=]+)\s+(required|requisite|sufficient|optional)(?=[\s;])", re.IGNORECASE)
-
-_FOREIGN = (
-    "java.",
-    "javax.",
-    "jdk.",
-    "sun.",
-    "com.sun.",
-    "com.ibm.",
-    "org.apache.spark.",
-    "org.apache.hadoop.",
-    "scala.",
-    "groovy.",
-)
-"""Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
-_LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
-"""The Kerberos login modules in these packages."""
+def _clear(value: SecretStr | str) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
-@dataclass(frozen=True)
-class Refused:
-    """Why a property is refused. Never holds its value, which may be a secret."""
-
-    what: str
-    expected: str
-    next_step: str
-
-
-def refused(name: str, value: str) -> Refused | None:
-    """Return why a property may not have a value, or None if it may.
-
-    >>> refused("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd").what
-    'this is no address of a server'
-    >>> refused("ssl.truststore.location", "/etc/kafka/trust.jks") is None
-    True
-    """
-    checks = (check(value) for names, check in _CHECKS if names.fullmatch(name))
-    return next(checks, None)
-
-
-def _provider(_value: str) -> Refused:
-    next_step = "Write ${env:NAME}, or ${secret:scope/key} on Databricks, into the value itself."
-    return Refused("a provider would put other values in place of what is checked here", "no providers", next_step)
-
-
-def _program(_value: str) -> Refused:
-    next_step = "Leave it out, and run the program (kinit) beside Tidemark; the client finds its ticket in the cache."
-    return Refused("this names a program, which the client would run", "no program", next_step)
-
-
-def web_address(value: str) -> Refused | None:
-    """Return why a text is no address of a server that the config may name, or None if it is one."""
-    if _WEB.fullmatch(value) and not _is_link_local(value):
-        return None
-    expected = "a URL that starts with https:// or http://, of another host than a link-local one"
-    return Refused("this is no address of a server", expected, "Write it like https://login.example.org/oauth2/token.")
+def is_web_address(value: str) -> bool:
+    """Whether a text is the address of a server that the config may name."""
+    return re.fullmatch(r"(?i)https?://[^/\s?#]+\S*", value) is not None and not _is_link_local(value)
 
 
 def _is_link_local(url: str) -> bool:
@@ -299,56 +218,108 @@ def _host(url: str) -> str:
         return host
 
 
-def _path(value: str) -> Refused | None:
-    if value and not _SCHEME.match(value) and not _CONTROL.search(value):
-        return None
-    return Refused("this is no path of a file", "a path on the machine that reads", "Write it like /etc/kafka/truststore.p12.")
+def _is_path(value: str) -> bool:
+    return bool(value) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", value) and not re.search(r"[\x00-\x1f\x7f]", value)
 
 
-def _classes(value: str) -> Refused | None:
-    names = [each.strip() for each in value.split(",") if each.strip()]
-    if all(_CLASS.fullmatch(name) and not name.startswith(_FOREIGN) for name in names):
-        return None
-    expected = "classes of Kafka, or of a library that was installed for it"
-    return Refused("this names no class that belongs here", expected, "Leave it out, or name the library's own class.")
+_FOREIGN = (
+    *("java.", "javax.", "jdk.", "sun.", "com.sun.", "com.ibm."),
+    *("org.apache.spark.", "org.apache.hadoop.", "scala.", "groovy."),
+)
+"""Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
+_LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
+"""The Kerberos login modules in these packages."""
+# Nothing is tried again (`?>`, `*+`): what is read in one way by Kafka must not pass because it can be read in another.
+_LOGIN = re.compile(
+    r"\s*([^\s;=]+)\s+(?i:required|requisite|sufficient|optional)(?=[\s;])"
+    r"""(?>\s*[^\s=;"']+\s*=\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|[^\s;"']+))*+\s*;""",
+    re.DOTALL,
+)
 
 
-def _login(value: str) -> Refused | None:
-    names = _modules(value)
-    if names is None:
-        expected = "a login module, required, its options as name=value, and a semicolon at the end"
-        return Refused("this cannot be read as a login", expected, "Put values that are not plain words in double quotes.")
-    if all(name in _LOGINS or (_CLASS.fullmatch(name) and not name.startswith(_FOREIGN)) for name in names):
-        return None
-    expected = "a login module of Kafka, of Kerberos, or of a library that was installed for it"
-    next_step = "For example org.apache.kafka.common.security.scram.ScramLoginModule."
-    return Refused("this module does not log in to Kafka", expected, next_step)
+def _is_class(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", name) is not None and not name.startswith(_FOREIGN)
 
 
-def _modules(value: str) -> list[str] | None:
-    """Parse a JAAS text strictly into the login modules that it names; None if it cannot be parsed."""
+def _are_classes(value: str) -> bool:
+    return all(_is_class(name.strip()) for name in value.split(",") if name.strip())
+
+
+def _are_logins(value: str) -> bool:
+    return all(name in _LOGINS or _is_class(name) for name in _modules(value))
+
+
+def _modules(value: str) -> list[str]:
+    """Parse a JAAS text strictly into the login modules that it names; empty if it cannot be parsed."""
     names, at = [], 0
     while value[at:].strip():
-        found = _MODULE.match(value, at)
-        if not found:
-            return None
+        if not (found := _LOGIN.match(value, at)):
+            return []
         names.append(found[1].strip("\"'"))
         at = found.end()
-        while option := _OPTION.match(value, at):
-            at = option.end()
-        end = re.compile(r"\s*;").match(value, at)
-        if not end:
-            return None
-        at = end.end()
-    return names or None
+    return names
 
 
-_CHECKS = (
-    (re.compile(r"config\.providers(\..*)?"), _provider),
-    (re.compile(r".*\.(cmd|command)"), _program),
-    (re.compile(r"sasl\.jaas\.config"), _login),
-    (re.compile(r".*\.class(es)?|partition\.assignment\.strategy|metric\.reporters|security\.providers"), _classes),
-    (re.compile(r".*\.url"), web_address),
-    (re.compile(r".*\.(location|file)"), _path),
+def _never(_value: str) -> bool:
+    return False
+
+
+_CHECKS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
+    (
+        r"isolation\.level",
+        "read_committed".__eq__,
+        "aborted records would be read: one would raise a watermark, and its committed retry be dropped",
+        "read_committed",
+        "Remove the line; read_committed is always set.",
+    ),
+    (
+        r"config\.providers(\..*)?",
+        _never,
+        "a provider would put other values in place of what is checked here",
+        "no providers",
+        "Write ${env:NAME}, or ${secret:scope/key} on Databricks, into the value itself.",
+    ),
+    (
+        r".*\.(cmd|command)",
+        _never,
+        "this names a program, which the client would run",
+        "no program",
+        "Leave it out, and run the program (kinit) beside Tidemark; the client finds its ticket in the cache.",
+    ),
+    (
+        r"sasl\.jaas\.config",
+        _modules,
+        "this cannot be read as a login",
+        "a login module, required, its options as name=value, and a semicolon at the end",
+        "Put values that are not plain words in double quotes.",
+    ),
+    (
+        r"sasl\.jaas\.config",
+        _are_logins,
+        "this module does not log in to Kafka",
+        "a login module of Kafka, of Kerberos, or of a library that was installed for it",
+        "For example org.apache.kafka.common.security.scram.ScramLoginModule.",
+    ),
+    (
+        r".*\.class(es)?|partition\.assignment\.strategy|metric\.reporters|security\.providers",
+        _are_classes,
+        "this names no class that belongs here",
+        "classes of Kafka, or of a library that was installed for it",
+        "Leave it out, or name the library's own class.",
+    ),
+    (
+        r".*\.url",
+        is_web_address,
+        "this is no address of a server",
+        "a URL that starts with https:// or http://, of another host than a link-local one",
+        "Write it like https://login.example.org/oauth2/token.",
+    ),
+    (
+        r".*\.(location|file)",
+        _is_path,
+        "this is no path of a file",
+        "a path on the machine that reads",
+        "Write it like /etc/kafka/truststore.p12.",
+    ),
 )
-"""The properties whose value is checked; the first that fits a name decides."""
+"""The properties whose value is checked: names, check, what is wrong, expected, next step."""

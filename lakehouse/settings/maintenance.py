@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Flag, Model, Whole, refusal
+from lakehouse.settings.base import Flag, Model, SettingError, Whole, setting
 
 _SAFE_HOURS = 168
 """Delta's own minimum: below it, an active reader or writer may lose files that it uses."""
@@ -13,32 +13,24 @@ _SAFE_HOURS = 168
 class Maintenance(Model):
     """What `tidemark maintain` does to every table, and how long it keeps old files and logs."""
 
-    allow_short_retention: Flag = Field(default=False, description="whether retain_hours may be below 168", examples=["true"])
-    retain_hours: Annotated[int, Field(strict=True, ge=0)] = Field(
-        default=_SAFE_HOURS,
-        validate_default=True,
-        description="how long a file that is no longer current stays",
-        examples=["336"],
+    allow_short_retention: Flag = setting(False, "whether retain_hours may be below 168", "true")
+    retain_hours: Annotated[int, Field(strict=True, ge=0)] = setting(
+        _SAFE_HOURS, "how long a file that is no longer current stays", "336"
     )
-    log_retain_days: Whole = Field(
-        default=30, validate_default=True, description="how long a table's log, its history, stays", examples=["60"]
-    )
-    file_mib: Whole = Field(default=128, description="the size that small files are put together to, in MiB", examples=["256"])
-
-    retire_streams_days: Whole | None = Field(
-        default=None,
-        description="how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never",
-        examples=["30"],
+    log_retain_days: Whole = setting(30, "how long a table's log, its history, stays", "60", validate_default=True)
+    file_mib: Whole = setting(128, "the size that small files are put together to, in MiB", "256")
+    retire_streams_days: Whole | None = setting(
+        None, "how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never", "30"
     )
 
     @field_validator("retain_hours")
     @classmethod
     def _is_safe(cls, hours: int, info: ValidationInfo) -> int:
         if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
-            raise refusal(
+            raise SettingError(
                 "files would be removed that a run at work, or a claim that is not finished, still reads",
-                expected=f"{_SAFE_HOURS} hours or more",
-                next_step="Where nothing else reads or writes the tables, say allow_short_retention: true beside it.",
+                f"{_SAFE_HOURS} hours or more",
+                "Where nothing else reads or writes the tables, say allow_short_retention: true beside it.",
             )
         return hours
 
@@ -46,11 +38,8 @@ class Maintenance(Model):
     @classmethod
     def _covers_files(cls, days: int, info: ValidationInfo) -> int:
         if days * 24 < info.data.get("retain_hours", 0):
-            raise refusal(
-                "the log would forget versions whose files are kept",
-                expected="at least as long as retain_hours",
-                next_step="Raise log_retain_days: without its log a version cannot be read.",
-            )
+            what, expected = "the log would forget versions whose files are kept", "at least as long as retain_hours"
+            raise SettingError(what, expected, "Raise log_retain_days: without its log a version cannot be read.")
         return days
 
     @property

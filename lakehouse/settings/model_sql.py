@@ -1,9 +1,8 @@
 """Refuses SQL in a Gold model that does more than query tables. The text is checked before there is a session.
 
-A model runs with the rights of the run. Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
-substitute environment variables in its text (`${env:...}`), and read files named in the options of some functions. The text is
-tokenized as Spark's own lexer does it, and refused if the two might differ. Which relations it reads is checked in its plan, by
-`foreign_relations`.
+Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`), substitute environment variables in its
+text (`${env:...}`), and read files named in the options of some functions. The text is tokenized as Spark's own lexer does it,
+and refused if the two might differ.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -15,20 +14,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakehouse.errors import headline
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-_CALLS_THE_JVM = ("reflect", "java_method", "try_reflect")
-_NAMES_A_FILE = (
-    *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
-    *("read_files", "cloud_files", "list_files", "python_worker_logs", "table_changes_by_path"),
+REFUSED = frozenset(
+    {
+        *("reflect", "java_method", "try_reflect"),  # call the JVM
+        *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
+        *(
+            "read_files",
+            "cloud_files",
+            "list_files",
+            "python_worker_logs",
+            "table_changes_by_path",
+        ),  # name a file, as those above
+        *("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore"),
+        *("secret", "try_secret", "ai_query", "get_secret"),  # of a platform
+        "identifier",  # says what it means only when it runs
+    }
 )
-_REACHES_OUT = ("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore")
-_OF_A_PLATFORM = ("secret", "try_secret", "ai_query", "get_secret")
-_SAYS_WHAT_LATER = ("identifier",)
-REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLATFORM, *_SAYS_WHAT_LATER})
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
@@ -64,8 +68,7 @@ def problem(query: str) -> str | None:
         return "a variable, ${...}, which is put into the text before it is read"
     before = _Token("other", "")
     for token in _tokens(query):
-        found = _unread(token) or _forbidden(before, token)
-        if found:
+        if found := _forbidden(before, token):
             return found
         before = token
     return None
@@ -82,30 +85,11 @@ def as_query(text: str) -> str:
     return f"SELECT * FROM (\n{text.strip().rstrip(';').rstrip()}\n)"  # noqa: S608 -- the operator's own text
 
 
-def beyond_tables(text: str, explain: Callable[[str], str], *, is_in_catalog: bool) -> str | None:
-    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
-
-    Args:
-        text: The query, not yet wrapped.
-        explain: Asks Spark to plan a query: its `EXPLAIN EXTENDED`.
-        is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
-    """
-    if (found := problem(text)) is not None:
-        return found
-    explained = explain(f"EXPLAIN EXTENDED {as_query(text)}")
-    parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
-    if not is_shown:
-        return f"a plan that cannot be looked at: {headline(explained)}"
-    foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
-    return f"what is not a table here: {', '.join(foreign)}" if foreign else None
-
-
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
     r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
-    A one-part name is one of our views or a CTE. A multi-part name is a file named in the query, or a catalog table: that may
-    be read if the pipeline's own tables are in a catalog, because the catalog's permissions apply. A table function may read
-    anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
+    A one-part name is one of our views or a CTE; a multi-part name is a file, or a table of a catalog. A table function may
+    read anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
 
     >>> foreign_relations("'UnresolvedTableValuedFunction [range], [3], false", is_in_catalog=True)
     ['range(...)']
@@ -133,22 +117,17 @@ def _tokens(query: str) -> Iterator[_Token]:
             yield _Token(kind, match.group(kind))
 
 
-def _unread(token: _Token) -> str | None:
-    """Return why the text cannot be tokenized reliably, or None."""
+def _forbidden(before: _Token, token: _Token) -> str | None:
+    """Return why the text cannot be tokenized reliably, or what it does beyond querying tables; None if neither."""
     if token.kind == "nested":
         return "a comment within a comment"
     if token.kind == "dollar":
         return "a text between dollars"
     if token.kind == "other" and token.text in "'\"`":
         return f"a {token.text} that nothing ends"
-    return None
-
-
-def _forbidden(before: _Token, token: _Token) -> str | None:
-    if token.text == "(" and before.kind in {"word", "quoted", "text"}:
-        name = before.text.strip("`'\"").lower()
-        if name in REFUSED:
-            return f"a call of {name}"
-    if before.kind == "word" and before.text.upper() == "USING" and token.kind in {"text", "raw"}:
+    name = before.text.strip("`'\"").lower()
+    if token.text == "(" and before.kind in {"word", "quoted", "text"} and name in REFUSED:
+        return f"a call of {name}"
+    if before.kind == "word" and name == "using" and token.kind in {"text", "raw"}:
         return "a program, USING '...'"
     return None

@@ -1,4 +1,7 @@
-"""The schema of a payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows."""
+"""The schema of a payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows.
+
+Not by sqlglot: it takes `a: INT` for a column without a type, accepts types that Spark has not, and changes comments.
+"""
 
 from __future__ import annotations
 
@@ -6,74 +9,36 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.settings.base import nearest
+from lakehouse.settings.base import SettingError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; no field of the user's may have this name."""
 
 Kind = Literal["scalar", "array", "map", "struct"]
+SchemaError = SettingError
 
-_SCALARS = {
-    "STRING": "STRING",
-    "BINARY": "BINARY",
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "BYTE": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "SHORT": "SMALLINT",
-    "INT": "INT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "LONG": "BIGINT",
-    "FLOAT": "FLOAT",
-    "REAL": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "DECIMAL": "DECIMAL",
-    "DEC": "DECIMAL",
-    "NUMERIC": "DECIMAL",
-    "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP",
-    "TIMESTAMP_LTZ": "TIMESTAMP",
-    "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
-}
-_KNOWN = [*_SCALARS, "ARRAY", "MAP", "STRUCT"]
+_SYNONYMS = (
+    *(("STRING",), ("BINARY",), ("BOOLEAN",), ("TINYINT", "BYTE"), ("SMALLINT", "SHORT"), ("INT", "INTEGER")),
+    *(("BIGINT", "LONG"), ("FLOAT", "REAL"), ("DOUBLE",), ("DECIMAL", "DEC", "NUMERIC"), ("DATE",)),
+    *(("TIMESTAMP", "TIMESTAMP_LTZ"), ("TIMESTAMP_NTZ",)),
+)
+_SCALARS = {written: names[0] for names in _SYNONYMS for written in names}
+_NESTED: dict[str, Kind] = {"ARRAY": "array", "MAP": "map", "STRUCT": "struct"}
 _REFUSED = {
+    **dict.fromkeys(("VARCHAR", "CHAR", "CHARACTER"), "JSON cannot be decoded as it; write STRING"),
+    **dict.fromkeys(("INTERVAL", "TIME"), "Delta cannot store it; write STRING"),
+    **dict.fromkeys(("GEOMETRY", "GEOGRAPHY"), "Other engines cannot read it; write STRING or BINARY"),
     "VOID": "Delta cannot store it",
-    "VARCHAR": "JSON cannot be decoded as it; write STRING",
-    "CHAR": "JSON cannot be decoded as it; write STRING",
-    "CHARACTER": "JSON cannot be decoded as it; write STRING",
-    "INTERVAL": "Delta cannot store it; write STRING",
-    "VARIANT": "it cannot be compared, so no copy could be verified; write STRING or STRUCT<...>",
-    "TIME": "Delta cannot store it; write STRING",
-    "GEOMETRY": "other engines cannot read it; write STRING or BINARY",
-    "GEOGRAPHY": "other engines cannot read it; write STRING or BINARY",
+    "VARIANT": "It cannot be compared, so no copy could be verified; write STRING or STRUCT<...>",
 }
 _MOST_DIGITS = 38
 _MOST_LEVELS = 50
 _NOT_IN_NAMES = " ,;{}()\n\t="
-_TOKEN = re.compile(
-    r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<text>'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")|(?P<sign>[<>(),:]))",
-    re.DOTALL,
-)
-
-
-class SchemaError(ValueError):
-    """The text is not a valid payload schema.
-
-    Attributes:
-        what: What is wrong.
-        expected: What would be right.
-        next_step: What to write.
-    """
-
-    def __init__(self, what: str, expected: str, next_step: str) -> None:
-        self.what, self.expected, self.next_step = what, expected, next_step
-        super().__init__(f"{what}; expected {expected}. {next_step}")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
 
 
 @dataclass(frozen=True)
@@ -100,22 +65,14 @@ class Type:
         >>> parse("id STRING NOT NULL, tags ARRAY<LONG>").sql()
         'STRUCT<`id`: STRING, `tags`: ARRAY<BIGINT>>'
         """
-        match self.kind:
-            case "array":
-                return f"ARRAY<{self.of.sql()}>" if self.of else ""
-            case "map":
-                return f"MAP<STRING, {self.of.sql()}>" if self.of else ""
-            case "struct":
-                return f"STRUCT<{', '.join(field.sql() for field in self.fields)}>"
-            case _:
-                return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
+        if self.kind == "struct":
+            return f"STRUCT<{', '.join(field.sql() for field in self.fields)}>"
+        if self.of:
+            return f"ARRAY<{self.of.sql()}>" if self.kind == "array" else f"MAP<STRING, {self.of.sql()}>"
+        return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
 
     def has(self, path: str) -> bool:
-        """Whether the struct has a field at a dotted path.
-
-        >>> parse("id STRING, at STRUCT<lat: DOUBLE>").has("at.lat"), parse("id STRING").has("id.x")
-        (True, False)
-        """
+        """Whether the struct has a field at a dotted path."""
         return self.at(path) is not None
 
     def at(self, path: str) -> Type | None:
@@ -160,14 +117,13 @@ def quoted(name: str) -> str:
 
 
 def ddl(found: Type) -> str:
-    """Fields as `value.schema` has them.
+    """Format fields as `value.schema` has them.
 
     >>> ddl(parse("id STRING, `odd-one` ARRAY<INT>, `a``b` STRING"))
     'id STRING, `odd-one` ARRAY<INT>, `a``b` STRING'
     """
-    return ", ".join(
-        f"{each.name if _PLAIN.fullmatch(each.name) else quoted(each.name)} {each.type.sql()}" for each in found.fields
-    )
+    names = [each.name if _PLAIN.fullmatch(each.name) else quoted(each.name) for each in found.fields]
+    return ", ".join(f"{name} {each.type.sql()}" for name, each in zip(names, found.fields, strict=True))
 
 
 def odd_names(struct: Type) -> Iterator[str]:
@@ -176,18 +132,13 @@ def odd_names(struct: Type) -> Iterator[str]:
     >>> list(odd_names(parse("a INT, `b-c` ARRAY<STRUCT<`d.e`: INT>>")))
     ['b-c', 'd.e']
     """
-    for each in struct.fields:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each.name):
-            yield each.name
+    yield from (each.name for each in struct.fields if not _PLAIN.fullmatch(each.name))
     for inner in struct.inner():
         yield from odd_names(inner)
 
 
 def storable(found: Type, path: str = "") -> tuple[Type | None, list[str]]:
-    """A type without the fields that no table can hold, and the paths of these: odd names, and names that differ in case only.
-
-    Returns:
-        The type, None if nothing of it is left; and the paths.
+    """Return the type without the fields that no table can hold, None if nothing is left, and the paths of these.
 
     >>> found = Type("scalar", "INT")
     >>> left, odd = storable(Type("struct", fields=tuple(Field(name, found) for name in ("a", "A", "b c", "d"))))
@@ -218,10 +169,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL into a struct of its fields.
-
-    Args:
-        ddl: Names with types, separated by commas, as in CREATE TABLE.
+    """Parse DDL, as in CREATE TABLE, into a struct of its fields.
 
     Raises:
         SchemaError: The DDL is not a list of fields; a type is unknown, or one that JSON cannot be decoded as, Delta cannot
@@ -230,7 +178,10 @@ def parse(ddl: str) -> Type:
     >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
     [('id', 'STRING'), ('n', 'DECIMAL')]
     """
-    return _Reader(ddl).whole()
+    parser = _Parser(ddl)
+    fields = parser.fields(1)
+    parser.want(r"\Z")
+    return Type("struct", fields=fields)
 
 
 def of(ddl: str | None) -> Type:
@@ -239,16 +190,13 @@ def of(ddl: str | None) -> Type:
 
 
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
-    """The type that holds the payloads of all topics: the fields of the topics that are not named, then the others, by name.
+    """Return the type that holds the payloads of all topics: the fields of `top`, then those of single topics, by name.
 
     So the place of a field depends neither on the order of the topics nor on which of them come and go.
 
     Args:
-        top: The type that `value` says; None for none.
+        top: The type in `value`; None for none.
         own: The types of single topics, each with where it is written.
-
-    Returns:
-        The type; None if there are none.
 
     Raises:
         SchemaError: Two of them have a field of the same name and another type, or one is text and the other has fields.
@@ -257,7 +205,7 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'
     """
     parts = [*([("value", top)] if top else []), *own]
-    if not parts or not own:
+    if not own:
         return top
     first_place, first = parts[0]
     known: dict[str, tuple[str, Field]] = {}
@@ -286,132 +234,79 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
 def _bare(each: Type) -> Type:
     """A type without what tables do not keep: which fields are required, and comments."""
     fields = tuple(Field(field.name, _bare(field.type)) for field in each.fields)
-    return Type(each.kind, each.name, each.digits, _bare(each.of) if each.of else None, fields)
+    return replace(each, of=_bare(each.of) if each.of else None, fields=fields)
 
 
-class _Reader:
-    """A recursive-descent parser: one method for each rule of the grammar."""
+class _Parser:
+    """A parser by recursive descent: one method for each rule of the grammar."""
 
     def __init__(self, ddl: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at, end = 0, len(ddl.rstrip())
-        while at < end:
-            found = _TOKEN.match(ddl, at)
-            if found is None:
-                raise _no_list()
-            self._tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-            at = found.end()
-        self._next = 0
+        self._ddl, self._at = ddl.rstrip(), 0
 
-    def whole(self) -> Type:
-        struct = Type("struct", fields=self._fields(1))
-        if self._next < len(self._tokens):
+    def take(self, pattern: str) -> str | None:
+        """Read the next token, or return None if it is another one."""
+        found = re.compile(rf"\s*({pattern})", re.DOTALL).match(self._ddl, self._at)
+        self._at = found.end() if found else self._at
+        return found[1] if found else None
+
+    def want(self, pattern: str) -> str:
+        found = self.take(pattern)
+        if found is None:
             raise _no_list()
-        return struct
+        return found
 
-    def _fields(self, level: int) -> tuple[Field, ...]:
-        fields = [self._field(level)]
-        while self._takes(","):
-            fields.append(self._field(level))
-        seen: set[str] = set()
-        for field in fields:
-            if field.name.lower() in seen:
-                raise SchemaError(
-                    f"the field {field.name} stands twice",
-                    "each name once, whatever its case",
-                    "Rename one of the two: Delta cannot store both.",
-                )
-            seen.add(field.name.lower())
-        return tuple(fields)
+    def fields(self, level: int) -> tuple[Field, ...]:
+        found: dict[str, Field] = {}
+        is_next = True
+        while is_next:
+            field = self._field(level)
+            if found.setdefault(field.name.lower(), field) is not field:
+                next_step = "Rename one of the two: Delta cannot store both."
+                raise SchemaError(f"the field {field.name} stands twice", "each name once, whatever its case", next_step)
+            is_next = self.take(",") is not None
+        return tuple(found.values())
 
     def _field(self, level: int) -> Field:
-        kind, text = self._take("quoted", "word")
-        name = text[1:-1].replace("``", "`") if kind == "quoted" else text
+        written = self.want(r"`(?:[^`]|``)+`|\w+")
+        name = written[1:-1].replace("``", "`") if written.startswith("`") else written
         if not _is_stored(name):
-            raise SchemaError(
-                f"{name!r} cannot be the name of a field",
-                f"a name without blanks and without any of {_NOT_IN_NAMES.strip()}, and not {CORRUPT}",
-                "Delta stores no such name: keep the value as text, or have the producer rename the field.",
-            )
-        self._takes(":")
+            expected = f"a name without blanks and without any of {_NOT_IN_NAMES.strip()}, and not {CORRUPT}"
+            next_step = "Delta stores no such name: keep the value as text, or have the producer rename the field."
+            raise SchemaError(f"{name!r} cannot be the name of a field", expected, next_step)
+        self.take(":")
         found = self._type(level)
-        is_required = self._takes_word("NOT") and self._wants_word("NULL")
-        comment = self._take("text")[1] if self._takes_word("COMMENT") else ""
+        is_required = bool(self.take(r"(?i:NOT)\b") and self.want(r"(?i:NULL)\b"))
+        comment = self.want(_TEXT) if self.take(r"(?i:COMMENT)\b") else ""
         return Field(name, found, is_required, comment)
 
     def _type(self, level: int) -> Type:
         if level > _MOST_LEVELS:
-            raise SchemaError(
-                "the types are nested too deep", f"at most {_MOST_LEVELS} levels", "Keep the inner part as STRING."
-            )
-        _, written = self._take("word")
+            expected, next_step = f"at most {_MOST_LEVELS} levels", "Keep the inner part as STRING."
+            raise SchemaError("the types are nested too deep", expected, next_step)
+        written = self.want(r"\w+")
         name = written.upper()
-        if name in ("ARRAY", "MAP", "STRUCT"):
-            return self._nested(name, level)
+        if name in _NESTED:
+            self.want("<")
+            if name == "MAP":
+                if self._type(level + 1).name != "STRING":
+                    next_step = "The keys of a JSON object are text."
+                    raise SchemaError("the keys of a MAP are no strings", "MAP<STRING, ...>", next_step)
+                self.want(",")
+            fields = self.fields(level + 1) if name == "STRUCT" else ()
+            found = Type(_NESTED[name], of=None if fields else self._type(level + 1), fields=fields)
+            self.want(">")
+            return found
         if name not in _SCALARS:
             raise _no_type(written)
-        scalar = _SCALARS[name]
-        return Type("scalar", scalar, self._digits() if scalar == "DECIMAL" else None)
-
-    def _nested(self, name: str, level: int) -> Type:
-        self._wants("<")
-        if name == "STRUCT":
-            found = Type("struct", fields=self._fields(level + 1))
-        elif name == "ARRAY":
-            found = Type("array", of=self._type(level + 1))
-        else:
-            if self._type(level + 1).name != "STRING":
-                raise SchemaError("the keys of a MAP are no strings", "MAP<STRING, ...>", "The keys of a JSON object are text.")
-            self._wants(",")
-            found = Type("map", of=self._type(level + 1))
-        self._wants(">")
-        return found
+        return Type("scalar", _SCALARS[name], self._digits() if _SCALARS[name] == "DECIMAL" else None)
 
     def _digits(self) -> tuple[int, int]:
-        if not self._takes("("):
-            return 10, 0
-        precision = self._number()
-        scale = self._number() if self._takes(",") else 0
-        self._wants(")")
+        written = self.take(r"\(\s*[0-9]{1,4}\s*(?:,\s*[0-9]{1,4}\s*)?\)")
+        precision, scale, *_ = (*map(int, re.findall("[0-9]+", written or "10")), 0)
         if not (1 <= precision <= _MOST_DIGITS and scale <= precision):
-            raise SchemaError(
-                f"DECIMAL({precision},{scale}) cannot be",
-                f"at most {_MOST_DIGITS} digits, and no more behind the point than there are",
-                "For example DECIMAL(18,2).",
-            )
+            expected = f"at most {_MOST_DIGITS} digits, and no more behind the point than there are"
+            raise SchemaError(f"DECIMAL({precision},{scale}) cannot be", expected, "For example DECIMAL(18,2).")
         return precision, scale
-
-    def _number(self) -> int:
-        _, text = self._take("word")
-        if not re.fullmatch(r"[0-9]{1,4}", text):
-            raise _no_list()
-        return int(text)
-
-    def _take(self, *kinds: str) -> tuple[str, str]:
-        if self._next >= len(self._tokens) or self._tokens[self._next][0] not in kinds:
-            raise _no_list()
-        self._next += 1
-        return self._tokens[self._next - 1]
-
-    def _takes(self, sign: str) -> bool:
-        is_next = self._next < len(self._tokens) and self._tokens[self._next] == ("sign", sign)
-        self._next += is_next
-        return is_next
-
-    def _takes_word(self, word: str) -> bool:
-        kind, text = self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
-        is_next = kind == "word" and text.upper() == word
-        self._next += is_next
-        return is_next
-
-    def _wants(self, sign: str) -> None:
-        if not self._takes(sign):
-            raise _no_list()
-
-    def _wants_word(self, word: str) -> bool:
-        if not self._takes_word(word):
-            raise _no_list()
-        return True
 
 
 def _no_list() -> SchemaError:
@@ -424,8 +319,7 @@ def _no_list() -> SchemaError:
 
 def _no_type(written: str) -> SchemaError:
     expected = f"one of {', '.join(dict.fromkeys([*_SCALARS.values(), 'ARRAY<...>', 'MAP<STRING, ...>', 'STRUCT<...>']))}"
-    why = _REFUSED.get(written.upper())
-    if why:
-        return SchemaError(f"{written} cannot be the type of a payload's field", expected, f"{why[0].upper()}{why[1:]}.")
-    near = nearest(written, _KNOWN)
+    if why := _REFUSED.get(written.upper()):
+        return SchemaError(f"{written} cannot be the type of a payload's field", expected, f"{why}.")
+    near = nearest(written, [*_SCALARS, *_NESTED])
     return SchemaError(f"{written} is no type", expected, f"Did you mean {near}?" if near else "Correct the type.")

@@ -5,29 +5,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Flag, Model, Whole
+from lakehouse.settings.base import Flag, Model, Whole, setting
 
 
 class TopicPolicies(Model):
     """The policies of one topic. Under `policies.topics`, missing keys are inherited from `policies`."""
 
-    late: Literal["quarantine", "accept", "drop"] = Field(
-        default="quarantine", description="what a late record gets: quarantine, accept or drop", examples=["quarantine"]
+    late: Literal["quarantine", "accept", "drop"] = setting(
+        "quarantine", "what a late record gets: quarantine, accept or drop", "quarantine"
     )
-    max_jump: Whole | None = Field(
-        default=None, description="the largest believed step above a watermark; null for any", examples=["1000000"]
+    max_jump: Whole | None = setting(None, "the largest believed step above a watermark; null for any", "1000000")
+    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
+        0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"
     )
-    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
+    max_new_streams: Whole | None = setting(
+        10_000, "how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"
     )
-    max_new_streams: Whole | None = Field(
-        default=10_000,
-        description="how many new streams of a topic a load may bring before the breaker opens; null for any",
-        examples=["1000"],
-    )
-    contiguous: Flag = Field(
-        default=False, description="whether sequences have no gaps, so that missing ones are followed up", examples=["true"]
-    )
+    contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
@@ -39,9 +33,7 @@ class TopicPolicies(Model):
 class Policies(TopicPolicies):
     """The policies of all topics, and of single topics that have their own."""
 
-    topics: dict[str, TopicPolicies] = Field(
-        default={}, description="policies of single topics", examples=["{incidents: {late: accept}}"]
-    )
+    topics: dict[str, TopicPolicies] = setting({}, "policies of single topics", "{incidents: {late: accept}}")
 
     @field_validator("topics")
     @classmethod
@@ -51,10 +43,12 @@ class Policies(TopicPolicies):
     @property
     def new_streams_of_topics(self) -> dict[str, int | None]:
         """The `max_new_streams` of each topic that sets its own."""
-        return {topic: own.max_new_streams for topic, own in self.topics.items() if "max_new_streams" in own.model_fields_set}
+        return self._of_topics("max_new_streams")
 
     @property
     def topic_shares(self) -> dict[str, float]:
         """The `max_quarantined_share` of each topic that sets its own."""
-        named = "max_quarantined_share"
-        return {topic: own.max_quarantined_share for topic, own in self.topics.items() if named in own.model_fields_set}
+        return self._of_topics("max_quarantined_share")
+
+    def _of_topics(self, name: str) -> dict[str, Any]:
+        return {topic: getattr(own, name) for topic, own in self.topics.items() if name in own.model_fields_set}

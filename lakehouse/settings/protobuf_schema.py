@@ -12,6 +12,7 @@ import base64
 import binascii
 import importlib
 import struct
+from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -38,17 +39,14 @@ _MOST_BYTES = 1_000_000
 """Of one without: it goes to every task of a load."""
 _MOST_MESSAGES = 10_000
 _MOST_TOLD = 5
+_VALUES = 2
+"""The field of a map's entries that has the values."""
 _NOTHING = '{"type": "record", "name": "nothing", "fields": []}'
 
 _SMALL = ("int32", "sint32", "sfixed32")
 _SMALL_UNSIGNED = ("uint32", "fixed32")
-_LARGE = ("int64", "sint64", "sfixed64")
-_LARGE_UNSIGNED = ("uint64", "fixed64")
-_WHOLE = {
-    **dict.fromkeys((*_SMALL, *_SMALL_UNSIGNED), 10),
-    **dict.fromkeys(_LARGE, 19),
-    **dict.fromkeys(_LARGE_UNSIGNED, 20),
-}
+_LARGE_DIGITS = {"int64": 19, "sint64": 19, "sfixed64": 19, "uint64": 20, "fixed64": 20}
+_WHOLE = {**dict.fromkeys((*_SMALL, *_SMALL_UNSIGNED), 10), **_LARGE_DIGITS}
 """Whole numbers, and how many digits they have."""
 
 # Of each type of a field: the types that it takes without loss.
@@ -62,10 +60,8 @@ _TAKES = {
     "FLOAT": ("float",),
     "DOUBLE": (*_SMALL, *_SMALL_UNSIGNED, "float", "double"),
 }
-_WELL_KNOWN = {
-    f"google/protobuf/{name}.proto": name
-    for name in ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
-} | {"google/protobuf/wrappers.proto": "wrappers"}
+_OTHERS = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
+_WELL_KNOWN = {f"google/protobuf/{name}.proto": name for name in (*_OTHERS, "wrappers")}
 _MOMENT = ".google.protobuf.Timestamp"
 _WRAPPERS = {
     f".google.protobuf.{name}Value": name.lower()
@@ -80,11 +76,9 @@ class ProtobufSchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a descriptor set.
+    """The files of a descriptor set, each after those that it imports, and all messages by full name: `.shop.Order`.
 
-    Attributes:
-        files: Each after those that it imports; the last is the one that all others are there for.
-        messages: The messages of all files by full name, as types name them: `.shop.Order`.
+    The last file is the one that all others are there for.
     """
 
     files: Sequence[FileDescriptorProto]
@@ -100,12 +94,7 @@ class Files:
     @property
     def own(self) -> Iterator[tuple[str, str, DescriptorProto]]:
         """The messages of the last file: the indexes that a value names each by, like `2.0`, its full name, and itself."""
-        last = self.files[-1]
-        stack = [(f"{nth}", f"{_space(last)}.{each.name}", each) for nth, each in enumerate(last.message_type)]
-        while stack:
-            path, name, each = stack.pop()
-            yield path, name, each
-            stack += [(f"{path}.{nth}", f"{name}.{inner.name}", inner) for nth, inner in enumerate(each.nested_type)]
+        return _messages(self.files[-1])
 
     def of(self, message: str) -> Files:
         """The file of a message, and those that it imports.
@@ -115,35 +104,32 @@ class Files:
         """
         held = next((each for each in self.files if f".{message}" in _names(each)), None)
         if held is None:
-            names = (
-                name[1:] for file in reversed(self.files) for name, each in _names(file).items() if not each.options.map_entry
-            )
-            known = [name for name in names if not name.startswith("google.")]
+            found = (each for file in reversed(self.files) for each in _names(file).items())
+            known = [name[1:] for name, each in found if not each.options.map_entry and not name.startswith(".google.")]
             told = ", ".join(known[:_MOST_TOLD]) + (", ..." if len(known) > _MOST_TOLD else "")
             raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {told or 'none at all'}")
-        by_name, needed = {each.name: each for each in self.files}, set[str]()
-        open_names = [held.name]
-        while open_names:
-            name = open_names.pop()
-            if name not in needed:
-                needed.add(name)
-                open_names += by_name[name].dependency
-        files = [each for each in self.files if each.name in needed and each is not held]
-        return Files([*files, held], {name: each for file in (*files, held) for name, each in _names(file).items()})
+        needed = {held.name}
+        for each in reversed(self.files):  # each is after those that it imports
+            needed |= {*each.dependency} if each.name in needed else set()
+        return _files([*(each for each in self.files if each.name in needed and each is not held), held])
 
 
-def _space(file: FileDescriptorProto) -> str:
-    return f".{file.package}" if file.package else ""
+def _files(files: Sequence[FileDescriptorProto]) -> Files:
+    return Files(files, {name: each for file in files for name, each in _names(file).items()})
+
+
+def _messages(file: FileDescriptorProto) -> Iterator[tuple[str, str, DescriptorProto]]:
+    """Yield the messages of a file, those within messages after all that are not, with their indexes and full names."""
+    space = f".{file.package}" if file.package else ""
+    found = deque((f"{nth}", f"{space}.{each.name}", each) for nth, each in enumerate(file.message_type))
+    while found:
+        path, name, each = found.popleft()
+        yield path, name, each
+        found += [(f"{path}.{nth}", f"{name}.{inner.name}", inner) for nth, inner in enumerate(each.nested_type)]
 
 
 def _names(file: FileDescriptorProto) -> dict[str, DescriptorProto]:
-    found: dict[str, DescriptorProto] = {}
-    stack = [(f"{_space(file)}.{each.name}", each) for each in file.message_type]
-    while stack:
-        name, each = stack.pop(0)
-        found[name] = each
-        stack += [(f"{name}.{inner.name}", inner) for inner in each.nested_type]
-    return found
+    return {name: each for _, name, each in _messages(file)}
 
 
 def described(content: bytes) -> Files:
@@ -179,19 +165,19 @@ def of_files(given: Sequence[FileDescriptorProto]) -> Files:
     for each in _sorted(_with_well_known(given)):
         try:
             # What the library makes of it: each type by its full name, nothing that it does not know, no comments.
-            found = FileDescriptorProto()
+            known = FileDescriptorProto()
             pool.AddSerializedFile(each.SerializeToString())
-            pool.FindFileByName(each.name).CopyToProto(found)
+            pool.FindFileByName(each.name).CopyToProto(known)
         except (TypeError, ValueError, KeyError) as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ProtobufSchemaError(f"its file {each.name} is refused: {why}") from error
-        files.append(_strict(found))
+        files.append(_strict(known))
     if sum(each.ByteSize() for each in files) > _MOST_BYTES:
         raise ProtobufSchemaError(f"its files have more than {_MOST_BYTES:,} bytes")
-    messages = {name: each for file in files for name, each in _names(file).items()}
-    if len(messages) > _MOST_MESSAGES:
+    found = _files(files)
+    if len(found.messages) > _MOST_MESSAGES:
         raise ProtobufSchemaError(f"it has more than {_MOST_MESSAGES:,} messages")
-    return Files(files, messages)
+    return found
 
 
 def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
@@ -214,22 +200,21 @@ def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
     """The files, each after those that it imports, and otherwise as given."""
     by_name = {each.name: each for each in given}
     done: dict[str, FileDescriptorProto] = {}
-    open_names: set[str] = set()
+    open_names: dict[str, None] = {}
     for first in given:
-        stack = [first.name]
-        while stack:
-            name = stack[-1]
-            missing = [each for each in by_name[name].dependency if each not in done]
-            if unknown := [each for each in missing if each not in by_name]:
-                raise ProtobufSchemaError(f"it lacks the file {unknown[0]}, which {name} imports")
-            open_names.add(name)
-            if circle := [each for each in missing if each in open_names]:
-                raise ProtobufSchemaError(f"its file {circle[0]} imports itself")
-            if missing:
-                stack += missing[:1]
-                continue
-            done.setdefault(name, by_name[name])
-            open_names.discard(stack.pop())
+        open_names[first.name] = None
+        while open_names:
+            name = next(reversed(open_names))
+            missing = next((each for each in by_name[name].dependency if each not in done), None)
+            if missing is None:
+                done.setdefault(name, by_name[name])
+                open_names.popitem()
+            elif missing not in by_name:
+                raise ProtobufSchemaError(f"it lacks the file {missing}, which {name} imports")
+            elif missing in open_names:
+                raise ProtobufSchemaError(f"its file {missing} imports itself")
+            else:
+                open_names[missing] = None
     last = by_name[given[-1].name]
     if any(last.name in each.dependency for each in done.values()):
         return list(done.values())
@@ -252,7 +237,7 @@ def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Files:
-    """Read a descriptor set from its text, base64, with or without AS_TEXT before it.
+    """Read a descriptor set from its text in base64, which AS_TEXT may begin.
 
     Raises:
         ProtobufSchemaError: It is none, or begins with REFUSED: then with the reason that follows.
@@ -267,13 +252,7 @@ def read(text: str) -> Files:
 
 @lru_cache(maxsize=256)
 def misfit(text: str, message: str, wanted: Type) -> str | None:
-    """Why no value that is a message can be read as the wanted fields; None if it can. A field that it does not have is null.
-
-    Args:
-        text: The descriptor set.
-        message: The full name.
-        wanted: The fields; a scalar named KEY takes whole numbers and text.
-    """
+    """Return why no value that is a message can be read as the wanted fields; None if it can. A missing field is null."""
     try:
         files = read(text).of(message)
         _check_message(files, files.messages[f".{message}"], wanted, "")
@@ -284,7 +263,7 @@ def misfit(text: str, message: str, wanted: Type) -> str | None:
 
 @lru_cache(maxsize=256)
 def misfits(text: str, wanted: Type) -> dict[str, str]:
-    """The messages of the last file of a set that cannot be read as the wanted fields, by their indexes, each with the reason.
+    """Return why messages of a set's last file cannot be read as the wanted fields, by their indexes.
 
     Raises:
         ProtobufSchemaError: It is no descriptor set.
@@ -318,30 +297,30 @@ def _check_message(files: Files, message: DescriptorProto, wanted: Type, path: s
 def _check(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -> None:
     """Raise if a field is none that the wanted type takes."""
     entry = files.messages.get(given.type_name)
+    of_map = next((each for each in entry.field if each.number == _VALUES), None) if entry and entry.options.map_entry else None
     if given.label != given.LABEL_REPEATED:
         _check_one(files, given, wanted, path)
-    elif entry is not None and entry.options.map_entry and wanted.kind == "map" and wanted.of:
-        _check_one(files, next(each for each in entry.field if each.number == 2), wanted.of, f"{path}{{}}")  # noqa: PLR2004 -- a map's values are its entries' field 2
-    elif not (entry is not None and entry.options.map_entry) and wanted.kind == "array" and wanted.of:
-        _check_one(files, given, wanted.of, f"{path}[]")
+    elif wanted.of and wanted.kind == ("map" if of_map else "array"):
+        _check_one(files, of_map or given, wanted.of, f"{path}{{}}" if of_map else f"{path}[]")
     else:
-        raise _unfit(files, given, wanted, path, is_repeated=True)
+        kind = "a map" if of_map else f"repeated {_told(given)}"
+        raise _unfit(kind, wanted, path)
 
 
 def _check_one(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -> None:
-    message = files.messages.get(given.type_name) if given.type_name else None
-    if message is None or given.type not in (given.TYPE_MESSAGE, given.TYPE_GROUP):
-        is_taken = wanted.kind == "scalar" and _is_taken(_kind(given), wanted)
-    elif wanted.kind == "struct":
+    message = files.messages.get(given.type_name) if given.type in (given.TYPE_MESSAGE, given.TYPE_GROUP) else None
+    if message is not None and wanted.kind == "struct":
         _check_message(files, message, wanted, path)
-        is_taken = True
+        return
+    if message is None:
+        is_taken = wanted.kind == "scalar" and _is_taken(_kind(given), wanted)
     elif wanted.name == "TIMESTAMP":
         is_taken = given.type_name == _MOMENT and _scalars(message) == {1: "int64", 2: "int32"}
     else:
         kind = _WRAPPERS.get(given.type_name, "")
         is_taken = wanted.kind == "scalar" and _scalars(message) == {1: kind} and _is_taken(kind, wanted)
     if not is_taken:
-        raise _unfit(files, given, wanted, path)
+        raise _unfit(_told(given), wanted, path)
 
 
 def _is_taken(kind: str, wanted: Type) -> bool:
@@ -363,14 +342,12 @@ def _kind(given: FieldDescriptorProto) -> str:
     return str(FieldDescriptorProto.Type.Name(given.type)).removeprefix("TYPE_").lower()
 
 
-def _unfit(
-    files: Files, given: FieldDescriptorProto, wanted: Type, path: str, *, is_repeated: bool = False
-) -> ProtobufSchemaError:
-    told = f"{_kind(given)} {given.type_name[1:]}".strip()
-    entry = files.messages.get(given.type_name)
-    if is_repeated:
-        told = "a map" if entry is not None and entry.options.map_entry else f"repeated {told}"
-    return ProtobufSchemaError(f"{path} is {told}, and {avro_schema.told_wanted(wanted)} is wanted")
+def _told(given: FieldDescriptorProto) -> str:
+    return f"{_kind(given)} {given.type_name[1:]}".strip()
+
+
+def _unfit(kind: str, wanted: Type, path: str) -> ProtobufSchemaError:
+    return ProtobufSchemaError(f"{path} is {kind}, and {avro_schema.told_wanted(wanted)} is wanted")
 
 
 def target(wanted: Type) -> str:
@@ -380,19 +357,14 @@ def target(wanted: Type) -> str:
 
 @dataclass(frozen=True)
 class Schema:
-    """The schema of an id.
-
-    Attributes:
-        text: Its descriptor set; none, or one that begins with REFUSED, decodes nothing.
-        number: The id; -1 for values that name none.
-    """
+    """The descriptor set of an id, -1 for values that name none. An empty one, or one that is REFUSED, decodes nothing."""
 
     text: str
     number: int = -1
 
 
 def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
-    """What `ProtobufToAvro.java` reads values by.
+    """Return what `ProtobufToAvro.java` reads values by.
 
     Args:
         schemas: The schemas of the ids that values may carry; another one fails the query. One of -1 for values without ids.

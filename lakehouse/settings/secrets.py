@@ -1,39 +1,28 @@
-"""Secrets: `${env:NAME}` and `${secret:scope/key}` in config values, and the text type that masks them.
+"""Secrets: the text type that masks the values of `${env:NAME}` and `${secret:scope/key}` in a config.
 
-A secret is read once, when the config is loaded. It is held as `Secret` or pydantic's `SecretStr`, whose representations are
-masked; code that needs the real value asks for it explicitly (`Kafka.client_properties`).
+A secret is held as `Secret` or pydantic's `SecretStr`, whose representations are masked; code that needs the real value asks
+for it (`Kafka.client_properties`).
 """
 
-import importlib
 import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
-from pydantic import PlainSerializer, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, GetCoreSchemaHandler, SecretStr
+from pydantic_core import core_schema
 
 MASK = "********"
 MASKED = "masked"
 """Metadata of a setting that is masked, always or by the name that it has in the config, though it is written out."""
 
-# "$${" is a literal "${"; a reference without its "}" is matched too, so that it is refused and not sent to a broker as it is.
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
-_ENV = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-_SCOPED = re.compile(r"secret:([^/\s]+)/([^/\s]+)")
-_SMELLS = (
-    "assertion",
-    "credential",
-    "jaas",
-    "key",
-    "passphrase",
-    "passwd",
-    "password",
-    "private",
-    "pwd",
-    "secret",
-    "token",
-    "user.info",
+_SMELLS = re.compile(
+    r"assertion|credential|jaas|key|passphrase|passwd|password|private|pwd|secret|token|user\.info|(auth|pass|sig|signature)$"
 )
-_SMELLING_ENDS = ("auth", "pass", "sig", "signature")
+# Up to the last @: a password may hold a slash or an @, though neither belongs there unescaped.
+_LOGIN = re.compile(r"(?<=://)\S+(?=@)")
+_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#?/\s]+)=([^&;#\s]+)")
+_WEB = ("http://", "https://")
+_SHORTEST = 4
 
 
 class Secret(str):
@@ -64,30 +53,21 @@ class Secret(str):
         return repr(MASK)
 
 
-class UnresolvedReferenceError(ValueError):
-    """A reference in a config value cannot be resolved. The error's texts hold no value, so they may be shown.
+class _HidesSecrets:
+    """Metadata of a text: pydantic turns a subclass of str into plain str; this keeps a Secret, and masks it when dumped."""
 
-    Args:
-        what: What is wrong with the reference.
-        expected: What would be right.
-        next_step: What the reader can do.
-    """
-
-    def __init__(self, what: str, *, expected: str, next_step: str) -> None:
-        self.what = what
-        self.expected = expected
-        self.next_step = next_step
-        super().__init__(what)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        masked = core_schema.plain_serializer_function_ser_schema(mask)
+        return core_schema.no_info_wrap_validator_function(_keep, handler(source), serialization=masked)
 
 
-def _keep(value: object, check: ValidatorFunctionWrapHandler) -> object:
+HIDES_SECRETS = _HidesSecrets()
+"""Comes last in an Annotated, around the checks of the text."""
+
+
+def _keep(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
     checked = check(value)
     return Secret(checked, value.parts) if isinstance(value, Secret) else checked
-
-
-# Up to the last @: a password may hold a slash or an @, though neither belongs there unescaped.
-_LOGIN = re.compile(r"(?<=://)\S+(?=@)")
-_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#?/\s]+)=([^&;#\s]+)")
 
 
 def in_uri(text: str) -> list[tuple[int, int]]:
@@ -116,10 +96,6 @@ def in_uri(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_WEB = ("http://", "https://")
-_SHORTEST = 4
-
-
 def mask(value: object) -> object:
     """Mask what may not be shown of a value: text from references, in lists and mappings too, and credentials in URIs.
 
@@ -134,15 +110,7 @@ def mask(value: object) -> object:
         return value
     if isinstance(value, Mapping):
         return {key: mask(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [mask(part) for part in value]
-    return value
-
-
-# Pydantic's validation turns a subclass of str into plain str; these keep a Secret, and mask it when dumped.
-# They come last in an Annotated, around the checks of the text.
-KEEP_SECRET = WrapValidator(_keep)
-MASK_SECRET = PlainSerializer(mask)
+    return [mask(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def smells_of_secret(name: str) -> bool:
@@ -152,67 +120,7 @@ def smells_of_secret(name: str) -> bool:
     (True, False, True)
     """
     plain = name.lower().replace("_", ".").replace("-", ".").replace("keystore", "")
-    return any(word in plain for word in _SMELLS) or plain.endswith(_SMELLING_ENDS)
-
-
-def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """Replace a text's references: the result is a `Secret` if there was one, else plain text.
-
-    Raises:
-        UnresolvedReferenceError: A variable is not set, a secret scope cannot be read, or the reference is malformed.
-
-    >>> resolve("plain", {}), resolve("user=${env:NAME}", {"NAME": "ada"}) == "user=ada"
-    ('plain', True)
-    """
-    parts: list[str] = []
-
-    def replace(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return "${"
-        parts.append(_value_of(found[1] if found[2] else "", environ))
-        return parts[-1]
-
-    resolved = _REFERENCE.sub(replace, text)
-    return Secret(resolved, tuple(parts)) if parts else resolved
-
-
-def _value_of(reference: str, environ: Mapping[str, str]) -> str:
-    if variable := _ENV.fullmatch(reference):
-        if variable[1] not in environ:
-            raise UnresolvedReferenceError(
-                f"the environment variable {variable[1]} is not set",
-                expected=f"{variable[1]} in the environment of this process",
-                next_step=f"Set it (export {variable[1]}=...), or name another variable.",
-            )
-        return environ[variable[1]]
-    if scoped := _SCOPED.fullmatch(reference):
-        return _databricks_secret(scoped[1], scoped[2])
-    # The text is not repeated: it may be part of a password that happens to contain "${".
-    raise UnresolvedReferenceError(
-        "a ${...} reference is malformed",
-        expected="${env:NAME} or ${secret:scope/key}",
-        next_step="Correct the reference; where the text really contains ${, write $${.",
-    )
-
-
-def _databricks_secret(scope: str, key: str) -> str:
-    where = f"the secret {key} of the Databricks scope {scope}"
-    try:
-        secrets = importlib.import_module("databricks.sdk.runtime").dbutils.secrets
-    except (ImportError, AttributeError):
-        raise UnresolvedReferenceError(
-            f"{where} cannot be read here",
-            expected="a Databricks cluster or job: ${secret:scope/key} works only there",
-            next_step="Elsewhere, put the value into an environment variable and write ${env:NAME}.",
-        ) from None
-    try:
-        return str(secrets.get(scope, key))
-    except Exception as error:  # noqa: BLE001 -- dbutils raises py4j's or the SDK's errors; neither can be imported everywhere
-        raise UnresolvedReferenceError(
-            f"{where} cannot be read ({type(error).__name__})",
-            expected="a scope and key that exist, and the right to read them",
-            next_step=f"Look with: databricks secrets list-secrets {scope}",
-        ) from None
+    return _SMELLS.search(plain) is not None
 
 
 def secret_texts(value: object) -> set[str]:
@@ -229,8 +137,8 @@ def secret_texts(value: object) -> set[str]:
         logins = [value[start:end] for start, end in in_uri(value)]
         parts = {part for login in logins for part in (login, login.partition(":")[2])}
         return {part for part in parts if len(part) >= _SHORTEST}  # a shorter text would be masked inside ordinary words
+    if isinstance(value, BaseModel):
+        value = value.__dict__  # not a dump, which masks the secrets
     if isinstance(value, Mapping):
         value = tuple(value.values())
-    if isinstance(value, (list, tuple)):
-        return set().union(*(secret_texts(part) for part in value))
-    return set()
+    return set().union(*map(secret_texts, value)) if isinstance(value, (list, tuple)) else set()

@@ -1,19 +1,16 @@
 """Monitoring of a pipeline: metrics in a file or on a port, and alerts. Everything is off unless configured."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings.base import Model, Text, Whole, from_config_folder, is_uri, refusal
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, MASKED, Secret, smells_of_secret
+from lakehouse.settings.base import Model, SettingError, Text, Whole, from_config_folder, is_uri, matching, setting
+from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret, smells_of_secret
 
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_LOGINS = ("auth", "cookie", "session")
 _OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
 """An argument that holds an option and its value: --name=value, name=value, -uvalue."""
-_PORTS = 65_535
 
 
 def _url(text: str) -> str:
@@ -23,68 +20,61 @@ def _url(text: str) -> str:
     except ValueError:  # a port that is no number, brackets that do not close
         is_url = False
     if not is_url or not text.isascii() or not text.isprintable() or " " in text:
-        raise refusal(
-            "this is no address that can be posted to",
-            expected="a URL that begins with https:// or http://",
-            next_step="Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable.",
-        )
+        expected = "a URL that begins with https:// or http://"
+        next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable."
+        raise SettingError("this is no address that can be posted to", expected, next_step)
     return Secret.marked(text)  # anyone who knows the URL may post to it
-
-
-def _header_name(name: str) -> str:
-    if not _HEADER.fullmatch(name):
-        raise refusal(
-            "this is no name of a header", expected="letters, digits and hyphens", next_step="For example Authorization."
-        )
-    return name
-
-
-def _header_value(value: str) -> str:
-    if not value.isascii() or not value.isprintable() or value != value.strip():
-        raise refusal(
-            "this cannot stand in a header",
-            expected="one line of ASCII, without spaces around it",
-            next_step="Remove the line end or the other characters.",
-        )
-    return value
 
 
 def _local_file(path: str, info: ValidationInfo) -> str:
     if is_uri(path):
-        raise refusal(
-            "this is no file of this machine",
-            expected="a path",
-            next_step="For example /var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder.",
-        )
+        example = "/var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder."
+        raise SettingError("this is no file of this machine", "a path", f"For example {example}")
     return from_config_folder(path, info)
 
 
-LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_local_file), KEEP_SECRET, MASK_SECRET]
+LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_local_file), HIDES_SECRETS]
+HeaderName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9!#$%&'*+.^_`|~-]+",
+        "this is no name of a header",
+        "letters, digits and hyphens",
+        "For example Authorization.",
+    ),
+]
+HeaderValue = Annotated[
+    str,
+    matching(
+        r"([!-~]([ -~]*[!-~])?)?",
+        "this cannot stand in a header",
+        "one line of ASCII, without spaces around it",
+        "Remove the line end or the other characters.",
+    ),
+    HIDES_SECRETS,
+    MASKED,
+]
 
 
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, AfterValidator(_url), MASK_SECRET, MASKED] = Field(
-        description="the address", examples=["${env:ALERT_URL}"]
+    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_url), HIDES_SECRETS, MASKED] = setting(
+        ..., "the address", "${env:ALERT_URL}"
     )
-    headers: dict[
-        Annotated[str, AfterValidator(_header_name)],
-        Annotated[str, AfterValidator(_header_value), KEEP_SECRET, MASK_SECRET, MASKED],
-    ] = Field(default={}, description="headers that go with it", examples=["{Authorization: 'Bearer ${env:ALERT_TOKEN}'}"])
-    timeout_seconds: Whole = Field(default=10, description="how long an answer is waited for", examples=["10"])
+    headers: dict[HeaderName, HeaderValue] = setting(
+        {}, "headers that go with it", "{Authorization: 'Bearer ${env:ALERT_TOKEN}'}"
+    )
+    timeout_seconds: Whole = setting(10, "how long an answer is waited for", "10")
 
     @field_validator("headers")
     @classmethod
     def _hide_logins(cls, headers: dict[str, str]) -> dict[str, str]:
-        return {
-            name: Secret(value) if not isinstance(value, Secret) and _tells_who(name) else value
-            for name, value in headers.items()
-        }
+        return {name: Secret.marked(value) if _tells_who(name) else value for name, value in headers.items()}
 
 
 def _tells_who(name: str) -> bool:
-    return smells_of_secret(name) or any(word in name.lower() for word in _LOGINS)
+    return smells_of_secret(name) or any(word in name.lower() for word in ("auth", "cookie", "session"))
 
 
 def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,15 +100,13 @@ def _takes_password(option: str, value: str) -> bool:
 class Alerts(Model):
     """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
 
-    webhook: Webhook | None = Field(default=None, description="an address to post to", examples=["{url: '${env:ALERT_URL}'}"])
-    mail_command: tuple[Annotated[Text, MASKED], ...] | None = Field(
-        default=None,
-        description="a program and its arguments, a list; gets the text on its standard input, no shell",
-        examples=["[mail, -s, Tidemark, ops@example.org]"],
+    webhook: Webhook | None = setting(None, "an address to post to", "{url: '${env:ALERT_URL}'}")
+    mail_command: tuple[Annotated[Text, MASKED], ...] | None = setting(
+        None,
+        "a program and its arguments, a list; gets the text on its standard input, no shell",
+        "[mail, -s, Tidemark, ops@example.org]",
     )
-    max_lag: Whole | None = Field(
-        default=None, description="the most offsets that Silver may be behind Kafka in a partition", examples=["100000"]
-    )
+    max_lag: Whole | None = setting(None, "the most offsets that Silver may be behind Kafka in a partition", "100000")
 
     @property
     def is_on(self) -> bool:
@@ -128,44 +116,37 @@ class Alerts(Model):
     @field_validator("mail_command")
     @classmethod
     def _names_a_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if command is not None and not command:
-            raise refusal(
-                "no program is named",
-                expected="a program and its arguments",
-                next_step="For example [sendmail, ops@example.org].",
-            )
+        if command == ():
+            next_step = "For example [sendmail, ops@example.org]."
+            raise SettingError("no program is named", "a program and its arguments", next_step)
         return command and _without_passwords(command)
 
     @model_validator(mode="after")
-    def _goes_somewhere(self) -> "Alerts":
+    def _goes_somewhere(self) -> Self:
         if self.max_lag is not None and not self.is_on:
-            raise refusal(
-                "a limit, and nobody to tell",
-                expected="webhook or mail_command beside max_lag",
-                next_step="Name one of them, or remove max_lag.",
-                at=("max_lag",),
-            )
+            expected, next_step = "webhook or mail_command beside max_lag", "Name one of them, or remove max_lag."
+            raise SettingError("a limit, and nobody to tell", expected, next_step, at=("max_lag",))
         return self
 
 
 class Watch(Model):
     """Metrics and alerts of the pipeline."""
 
-    metrics_file: LocalFile | None = Field(
-        default=None,
-        description="a file that gets Prometheus' text format after each run; relative to the config file's folder",
-        examples=["/var/lib/node_exporter/tidemark.prom"],
+    metrics_file: LocalFile | None = setting(
+        None,
+        "a file that gets Prometheus' text format after each run; relative to the config file's folder",
+        "/var/lib/node_exporter/tidemark.prom",
     )
-    metrics_port: Annotated[int, Field(strict=True, ge=1, le=_PORTS)] | None = Field(
-        default=None, description="the port on which `run --every` answers with the same", examples=["9464"]
+    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(
+        None, "the port on which `run --every` answers with the same", "9464"
     )
-    metrics_host: Text = Field(default="127.0.0.1", description="the address of that port", examples=["10.0.0.5"])
-    state_file: LocalFile | None = Field(
-        default=None,
-        description="a file that keeps what a run found for the next run; by default next to the tables",
-        examples=["/var/lib/tidemark/incidents.json"],
+    metrics_host: Text = setting("127.0.0.1", "the address of that port", "10.0.0.5")
+    state_file: LocalFile | None = setting(
+        None,
+        "a file that keeps what a run found for the next run; by default next to the tables",
+        "/var/lib/tidemark/incidents.json",
     )
-    alerts: Alerts = Field(default_factory=Alerts, description="who is alerted", examples=["{max_lag: 100000}"])
+    alerts: Alerts = setting(Alerts, "who is alerted", "{max_lag: 100000}")
 
     @property
     def has_metrics(self) -> bool:

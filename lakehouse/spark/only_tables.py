@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.errors import headline
 from lakehouse.settings import model_sql
 from lakehouse.spark.session import no_file_relations
 
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
 
 
 def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str | None:
-    """What a query reads or calls beyond tables, before it runs; None if nothing. See `lakehouse.settings.model_sql`.
+    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
+
+    Args:
+        spark: Plans the query.
+        text: The query.
+        is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
 
     Raises:
         pyspark.errors.PySparkException: Spark cannot read it.
     """
-
-    def explain(statement: str) -> str:
-        return "\n".join(row[0] for row in spark.sql(statement).collect())
-
+    if (found := model_sql.problem(text)) is not None:
+        return found
     with no_file_relations(spark):  # the plan is analysed too, and no file is to be opened for that
-        return model_sql.beyond_tables(text, explain, is_in_catalog=is_in_catalog)
+        explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {model_sql.as_query(text)}").collect())
+    parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
+    if not is_shown:
+        return f"a plan that cannot be looked at: {headline(explained)}"
+    foreign = model_sql.foreign_relations(parsed, is_in_catalog=is_in_catalog)
+    return f"what is not a table here: {', '.join(foreign)}" if foreign else None

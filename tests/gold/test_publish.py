@@ -17,7 +17,8 @@ from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run.context import Run
-from lakehouse.settings.pipeline import Gate, Gold, GoldModel
+from lakehouse.settings.gate import Gate
+from lakehouse.settings.gold import Gold, GoldModel
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import two_loads
 

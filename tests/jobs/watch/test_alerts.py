@@ -11,7 +11,7 @@ import pytest
 from jobs.watch import alerts, channels
 from jobs.watch.alerts import Alert, Finding
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError
-from lakehouse.settings.pipeline import Webhook
+from lakehouse.settings.watch import Webhook
 from tests.support.receiver import SECRET, receiver
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

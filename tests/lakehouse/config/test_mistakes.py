@@ -254,6 +254,8 @@ def aliases(levels: int, inner: str) -> str:
         ("pipeline: a\nkafka:\n\ttopics: [a]\n", ":3, column 1", "Replace the tab by spaces"),
         ("pipeline: *name\n", ":1, column 11", "in quotes"),
         ("pipeline: !!python/name:os.system x\n", ":1, column 11", "not valid YAML"),
+        ("pipeline: !!null x\n", ":1, column 11", "a value that its tag does not have"),
+        *((f"silver: !!{odd}\n", ":1, column 9", "its tag does not have") for odd in ("int many", "bool no", "float x")),
         ("a: &a [*a]\n", ":1, column 4", "an alias that contains itself"),
         ("? [a]\n: b\n", ":1, column 3", "a key that is no plain name"),
         ("pipeline: a\x07b\n", "", "not valid YAML"),

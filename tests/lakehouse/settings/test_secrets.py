@@ -12,10 +12,11 @@ import pytest
 
 from lakehouse.config.keys import all_keys, dotted
 from lakehouse.config.load import ConfigMistakesError, known_secrets, load, redacted, show_yaml
+from lakehouse.config.references import resolve
 from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, resolve, smells_of_secret
+from lakehouse.settings.secrets import Secret, smells_of_secret
 from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, planted, secret_keys
 from tests.support.small_config import write_config
 
