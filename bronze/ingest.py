@@ -146,7 +146,7 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
 
 def _require_readable(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
     """Read one record by Spark's own client, which has other properties and rights than the client that looks."""
-    options = {**reader_options(kafka, "earliest"), "groupIdPrefix": "spark-kafka-source"}
+    options = {**reader_options(kafka), "groupIdPrefix": "spark-kafka-source"}
     options.pop("maxOffsetsPerTrigger", None)
     try:
         spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
@@ -196,7 +196,7 @@ def _read_available(
 def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing) -> dict[int, int]:
     """Run the query to its end; return the number of records of each micro-batch."""
     start = starting_point(spark, run, kafka, standing)
-    consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
+    consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start or "earliest")).load()
     records = bronze_records(consumed, run.run_id, standing.renamed, sources)
     written = _write(records, run.table(BRONZE_RECORDS), standing.checkpoint.folder)
     return _follow(written, run.report)
@@ -215,7 +215,8 @@ def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
 def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
     """Check that the topics are those that were read before; record new topics, where they start, and new topic ids.
 
-    A topic that joins others starts in a new checkpoint: in the old one Spark would require all of it, from offset 0.
+    A topic that joins others starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the
+    others of a topic that left kafka.topics: in the old one Spark would require its partitions.
 
     Raises:
         TopicRecreatedError: A topic was recreated.
@@ -238,11 +239,12 @@ def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing,
     except SPARK_ERRORS as error:
         raise _told(spark, run, kafka, standing, error) from None
     noted: dict[str, Topic] = {}
+    is_another_list = checkpoint.planned is not None and checkpoint.planned.keys() != set(kafka.topics)
     for name in kafka.topics:
         topic_id = seen[name].topic_id if name in seen else None
         known = standing.topics.get(name)
         topic = known or Topic(name, 1, topic_id, checkpoint.number, {})
-        if checkpoint.planned is not None and name not in checkpoint.planned:
+        if is_another_list:
             topic = replace(topic, checkpoint=checkpoint.number + 1)
         if topic.topic_id is None:
             topic = replace(topic, topic_id=topic_id)

@@ -477,7 +477,8 @@ class Lag:
         partition: Kafka partition.
         last_offset: The last offset that Silver decided; None before the first.
         end_offset: The offset that the next record gets.
-        lag: Offsets that are not decided yet; markers of transactions count, too.
+        lag: Offsets that can be read and are not decided yet; markers of transactions count, too.
+        open_transaction: The first offset of the earliest open transaction, where reading ends; None if none is open.
     """
 
     topic: str
@@ -485,6 +486,7 @@ class Lag:
     last_offset: int | None
     end_offset: int
     lag: int
+    open_transaction: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,8 +60,8 @@ GONE = _failure(
     r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
     "A topic or partition that Bronze was read from is gone.",
     "every partition that was read before",
-    "Put the topic back into kafka.topics. If it is meant to be gone, remove the folder {checkpoint}: the next run goes on "
-    "from what Bronze holds of the other topics.",
+    "If the topic is meant to be gone, remove it from kafka.topics: the next run goes on with the others. If it was created "
+    "again: `tidemark topic accept TOPIC --reason ...`.",
 )
 EXPIRED = _failure(
     r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Kafka
 
+EARLIEST, LATEST = -2, -1
+"""A partition's earliest offset, and the one that its next record gets, as Spark's starting offsets name them."""
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
 _NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001 -- their public names
 _REFUSALS = {
@@ -156,6 +161,39 @@ def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed:
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
     earliest, latest = _listed(kafka, places, _EARLIEST, isolation), _listed(kafka, places, _LATEST, isolation)
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
+
+
+def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Return where the settings start each partition of a topic, in offsets that Kafka has.
+
+    A time starts at the first record with that timestamp or a later one, or behind the last record if there is none.
+
+    Args:
+        kafka: The settings.
+        topic: The topic.
+        spans: Its partitions with their bounds, see `bounds`.
+
+    Raises:
+        LookError: No broker can be asked, or a partition has no leader.
+    """
+    start = kafka.start_of(topic)
+    if isinstance(start, dict):
+        given = {each: start.get(str(each), EARLIEST) for each in spans}
+    elif start in WORDS:
+        given = dict.fromkeys(spans, WORDS[start])
+    else:  # the answer is -1 where no record is so late
+        since = OffsetSpec.for_timestamp(milliseconds(start))
+        given = _listed(kafka, [TopicPartition(topic, each) for each in spans], since, IsolationLevel.READ_COMMITTED)
+    return {each: {EARLIEST: first, LATEST: end}.get(given[each], given[each]) for each, (first, end) in spans.items()}
+
+
+def milliseconds(time: str) -> int:
+    """A time of ISO 8601 as a Kafka timestamp, rounded up.
+
+    >>> milliseconds("1970-01-01T00:00:01.0005+00:00")
+    1001
+    """
+    return ceil(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import TopicPartition
 
 from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
-from bronze.kafka.metadata import LookError, bounds, describe_topics, topic_names
+from bronze.kafka.metadata import LookError, bounds, describe_topics, starts, topic_names
 from bronze.kafka.source import require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.base import nearest
@@ -113,8 +113,8 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
     limits = {"queued_max_messages_kbytes": _QUEUE_KBYTES, "queued_min_messages": _QUEUE_RECORDS, "fetch_wait_max_ms": _WAIT_MS}
     with closing(consumer(kafka, **limits)) as client:
         reading = _Reading(client)
-        starts = {place: span[0] if has_end else _start(kafka, place, span) for place, span in spans.items()}
-        reading.take({place: (starts[place], end) for place, (_, end) in spans.items()}, each - tail)
+        begins = spans if has_end else {**spans, **_from_start(kafka, spans)}
+        reading.take(begins, each - tail)
         # After what the first part reached, which in a compacted topic is further than its number of records.
         after = dict(reading.reached)
         ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
@@ -163,11 +163,15 @@ def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
     )
 
 
-def _start(kafka: Kafka, place: Partition, span: tuple[int, int]) -> int:
-    """Where a first run starts in a partition. A start at the end leaves nothing to look at, so it is not followed."""
-    given, (first, end) = kafka.starting_offsets, span
-    asked = first if isinstance(given, str) else given.get(place[0], {}).get(str(place[1]), first)
-    return asked if first <= asked <= end else first
+def _from_start(kafka: Kafka, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, tuple[int, int]]:
+    """The offsets from where a first run starts, without partitions that it starts at their end: nothing is there yet."""
+    found = {}
+    for topic in {name for name, _ in spans}:
+        own = {partition: span for (name, partition), span in spans.items() if name == topic}
+        for partition, start in starts(kafka, topic, own).items():
+            if own[partition][0] <= start < own[partition][1]:
+                found[topic, partition] = (start, own[partition][1])
+    return found
 
 
 class _Reading:

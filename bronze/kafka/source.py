@@ -30,17 +30,16 @@ _DEFAULTS = {
 """Client properties that the settings may override."""
 
 
-def reader_options(kafka: Kafka, start: str | Offsets | None = None) -> dict[str, str]:
+def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
     """Return the options of Spark's Kafka source, with client properties as `kafka.<name>`. They hold secrets in plain text.
 
     Args:
         kafka: The settings.
-        start: Where a query without a checkpoint starts; by default where the settings say.
+        start: Where a query without a checkpoint starts.
     """
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
     if _REQUEST_TIMEOUT in kafka.properties and _API_TIMEOUT not in kafka.properties:
         del client[_API_TIMEOUT]  # it must not be less than the request timeout, or the client refuses both
-    start = kafka.starting_offsets if start is None else start
     options = {
         **{f"kafka.{name}": value for name, value in client.items()},
         "subscribe": ",".join(kafka.topics),

@@ -18,7 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from bronze.kafka.errors import UNLIKE_PARTITIONS, another_reader, refusal
-from bronze.kafka.metadata import LookError, bounds, describe_topics
+from bronze.kafka.metadata import EARLIEST as _EARLIEST
+from bronze.kafka.metadata import LATEST as _LATEST
+from bronze.kafka.metadata import WORDS, LookError, bounds, describe_topics, milliseconds
+from bronze.kafka.metadata import starts as starts_at_brokers
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
 from bronze.progress.topic_registry import Topic
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
-
-_EARLIEST, _LATEST = -2, -1
 
 
 def starts(
@@ -74,7 +75,7 @@ def _by_settings(
     found = {}
     for name, offsets in _decided(spark, run, kafka, seen).items():
         before = (standing.topics[name].starts if name in standing.topics else None) or {}
-        latest = {int(each): at for each, at in offsets.items() if _given(kafka.starting_offsets, name, each) == _LATEST}
+        latest = {int(each): at for each, at in offsets.items() if _given(kafka.start_of(name), each) == _LATEST}
         kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
         found[name] = {int(each): at for each, at in offsets.items()} | kept
     return found
@@ -130,11 +131,17 @@ def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
     """
     held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS))
     reached = checkpoints.reached(spark, run, standing)
-    return next_after_held(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics, reached=reached)
+    given = {name: kafka.start_of(name) for name in kafka.topics}
+    return next_after_held(held, assigned=assigned, given=given, topics=standing.topics, reached=reached)
 
 
 def next_after_held(
-    held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic], reached: Offsets | None = None
+    held: Offsets,
+    *,
+    assigned: Offsets,
+    given: Mapping[str, str | Mapping[str, int]],
+    topics: Mapping[str, Topic],
+    reached: Offsets | None = None,
 ) -> Offsets:
     """Return the next offset of each assigned partition: the highest that Bronze, its topics or a checkpoint knows.
 
@@ -145,7 +152,7 @@ def next_after_held(
     Args:
         held: The highest offset in Bronze of each partition, by topic name in the tables.
         assigned: Every partition, with its latest offset, or -1 for it.
-        start: The settings' starting offsets.
+        given: Where the settings start each topic.
         topics: The known topics.
         reached: Where the last checkpoint ended, by topic name in Kafka.
 
@@ -153,20 +160,19 @@ def next_after_held(
     >>> of_0_2, t = Topic("t", 1, None, 1, {}), Topic("t", 1, None, 1, {1: 4}, {0: 20, 1: 3, 2: 9})
     >>> assigned = {"t": {"0": 99, "1": 99, "2": 99, "3": 99}}
     >>> held = {"t": {"0": 41}}
-    >>> next_after_held(held, assigned=assigned, start="latest", topics={"t": t})
+    >>> next_after_held(held, assigned=assigned, given={"t": "latest"}, topics={"t": t})
     {'t': {'0': 42, '1': 4, '2': 9, '3': 0}}
-    >>> next_after_held(held, assigned=assigned, start="latest", topics={"t": of_0_2}, reached={"t": {"1": 7, "2": 0}})
+    >>> next_after_held(held, assigned=assigned, given={"t": "latest"}, topics={"t": of_0_2}, reached={"t": {"1": 7, "2": 0}})
     {'t': {'0': 42, '1': 7, '2': 0, '3': 0}}
-    >>> next_after_held(held, assigned=assigned, start={"t": {"0": 50, "1": -1, "2": 50}}, topics={"t": of_0_2})
+    >>> next_after_held(held, assigned=assigned, given={"t": {"0": 50, "1": -1, "2": 50}}, topics={"t": of_0_2})
     {'t': {'0': 42, '1': -2, '2': 50, '3': -2}}
 
     A checkpoint of an earlier incarnation does not count:
 
     >>> again = Topic("t", 2, None, 1, {})
-    >>> next_after_held({}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={"t": again}, reached={"t": {"0": 70}})
+    >>> next_after_held({}, assigned={"t": {"0": 99}}, given={"t": {"0": 50}}, topics={"t": again}, reached={"t": {"0": 70}})
     {'t': {'0': -2}}
     """
-    named: Offsets = start if isinstance(start, dict) else {} if start == "earliest" else assigned
 
     def next_offset(name: str, partition: str) -> int:
         topic = topics.get(name) or Topic(name, 1, None, 1, {})
@@ -176,8 +182,9 @@ def next_after_held(
         started = _EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
         read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else _EARLIEST
         known = max(following, given_up, started, read_to)
-        wanted = named.get(name, {}).get(partition, _EARLIEST)
-        is_wanted = is_first and (not of_bronze or (isinstance(start, dict) and wanted >= 0))
+        wanted = _given(given.get(name, "earliest"), partition)
+        is_wanted = is_first and (not of_bronze or wanted >= 0)
+        wanted = assigned[name][partition] if wanted == _LATEST else wanted
         return known if known >= 0 else wanted if is_wanted else _EARLIEST
 
     return {name: {each: next_offset(name, each) for each in partitions} for name, partitions in assigned.items()}
@@ -202,12 +209,19 @@ def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, See
         SourceError: The settings name other partitions.
     """
     if all(name in seen for name in kafka.topics):
-        if unlike := [name for name in kafka.topics if not _names_all(kafka.starting_offsets, name, seen[name])]:
+        if unlike := [name for name in kafka.topics if not _names_all(kafka.start_of(name), seen[name])]:
             named = [f"{name} has the partitions {', '.join(map(str, seen[name].partitions))}" for name in unlike]
             raise refusal(UNLIKE_PARTITIONS, "; ".join(named), kafka, "")
         with suppress(LookError):
             return {name: _at_brokers(kafka, name, seen[name]) for name in kafka.topics}
-    return _at_spark(spark, run, kafka)
+    found: Offsets = {}
+    by_start: dict[str, list[str]] = {}  # one query starts all its topics by the same word, the same time, or by offsets
+    for name in kafka.topics:
+        start = kafka.start_of(name)
+        by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
+    for names in by_start.values():
+        found |= _at_spark(spark, run, _limited(kafka, tuple(names)))
+    return found
 
 
 def _limited(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
@@ -217,28 +231,36 @@ def _limited(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
     return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
 
 
-def _names_all(start: str | Offsets, name: str, seen: Seen) -> bool:
-    return not isinstance(start, dict) or start[name].keys() == {str(each) for each in seen.partitions}
+def _names_all(start: str | Mapping[str, int], seen: Seen) -> bool:
+    return isinstance(start, str) or start.keys() == {str(each) for each in seen.partitions}
 
 
 def _at_brokers(kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
-    found = {}
-    for each, (earliest, latest) in bounds(kafka, name, seen.partitions, is_committed=True).items():
-        given = _given(kafka.starting_offsets, name, str(each))
-        found[str(each)] = {_EARLIEST: earliest, _LATEST: latest}.get(given, given)
-    return found
+    spans = bounds(kafka, name, seen.partitions, is_committed=True)
+    return {str(each): offset for each, offset in starts_at_brokers(kafka, name, spans).items()}
 
 
-def _given(start: str | Offsets, name: str, partition: str) -> int:
-    """Where the settings start a partition: an offset, -2 or -1."""
-    return start[name].get(partition, _EARLIEST) if isinstance(start, dict) else _LATEST if start == "latest" else _EARLIEST
+def _given(start: str | Mapping[str, int], partition: str) -> int:
+    """Where a topic's start begins a partition: an offset, -2 or -1; -2 for a time."""
+    return WORDS.get(start, _EARLIEST) if isinstance(start, str) else start.get(partition, _EARLIEST)
 
 
 def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
-    """Start a query that reads no record: Spark writes where it starts into its checkpoint, a folder that is not used again."""
+    """Start a query that reads no record: Spark writes where it starts into its checkpoint, a folder that is not used again.
+
+    Args:
+        spark: The session.
+        run: The run.
+        kafka: The settings of topics that all start by the same word, at the same time, or by offsets.
+    """
     folder = run.lakehouse.folder(f"_checkpoints/starts/{uuid4()}")
-    options = reader_options(kafka)
+    first = kafka.start_of(kafka.topics[0])
+    named = {name: each for name in kafka.topics if isinstance(each := kafka.start_of(name), dict)}
+    options = reader_options(kafka, first if isinstance(first, str) else named)
     options.pop("maxOffsetsPerTrigger", None)  # one micro-batch
+    if isinstance(first, str) and first not in WORDS:
+        del options["startingOffsets"]
+        options |= {"startingTimestamp": str(milliseconds(first)), "startingOffsetsByTimestampStrategy": "latest"}
     consumed = spark.readStream.format("kafka").options(**options).load().where("false")
     writer = consumed.writeStream.format("noop").option("checkpointLocation", folder)
     query = writer.trigger(availableNow=True).start()

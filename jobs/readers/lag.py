@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
+_SHOWN = 5
 
 
 class Position(NamedTuple):
@@ -61,17 +62,22 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 
     Returns:
         A row per partition that Kafka has, by topic and partition: topic, partition, last_offset (the last one that Silver
-        decided, inclusive; None before the first), end_offset (the one that the next record gets), lag (offsets).
+        decided, inclusive; None before the first), end_offset (the one that the next record gets), lag (offsets that
+        can be read), open_transaction (the first offset of the earliest open transaction, where reading ends; None if none is
+        open).
 
     Raises:
         LookError: No broker can be queried, or a partition has no leader.
     """
     decided, rows = positions(streams), []
     for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
+        committed = metadata.bounds(kafka, topic, seen.partitions, is_committed=True)
         for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
+            stable = min(end, committed[partition][1])
             last = decided[topic, partition].last_offset if (topic, partition) in decided else None
-            lag = max(0, end - max(earliest, -1 if last is None else last + 1))
-            rows.append({"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag})
+            lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
+            row = {"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag}
+            rows.append({**row, "open_transaction": stable if stable < end else None})
     return rows
 
 
@@ -95,6 +101,9 @@ def lag_sentence(found: dict[str, Any]) -> str:
 
     >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None, "topics_not_found": []})
     'Lag: 1,500 offsets behind Kafka in 2 partitions.'
+    >>> held = {"topic": "t", "partition": 3, "lag": 0, "open_transaction": 17}
+    >>> lag_sentence({"lag": [held], "lag_unknown": None, "topics_not_found": []})
+    'Lag: 0 offsets behind Kafka in 1 partitions. An open transaction holds back t/3 at offset 17.'
     >>> lag_sentence({"lag": None, "lag_unknown": "no answer"})
     'Lag: unknown; Kafka cannot be asked (no answer).'
     >>> lag_sentence({"lag": [], "lag_unknown": None, "topics_not_found": ["ordrs"]})
@@ -108,6 +117,11 @@ def lag_sentence(found: dict[str, Any]) -> str:
         return f"Lag: unknown; {not_found}"
     behind = sum(row["lag"] for row in found["lag"])
     sentence = f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
+    held = [row for row in found["lag"] if row.get("open_transaction") is not None]
+    if held:
+        listed = ", ".join(f"{row['topic']}/{row['partition']} at offset {row['open_transaction']}" for row in held[:_SHOWN])
+        more = f" and {len(held) - _SHOWN:,} other partitions" if len(held) > _SHOWN else ""
+        sentence += f" An open transaction holds back {listed}{more}."
     return f"{sentence} {not_found}" if lost else sentence
 
 

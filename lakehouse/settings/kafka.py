@@ -4,6 +4,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -72,17 +73,34 @@ def _property_value(value: object) -> object:
 
 
 def _starting_offsets(value: Any) -> Any:
-    if value in get_args(Start):
-        return str(value)
-    topics = value if isinstance(value, dict) else {}
-    partitions = [each if isinstance(each, dict) and each else {None: None} for each in topics.values()]
-    if not partitions or not all(_is_offset(*entry) for each in partitions for entry in each.items()):
+    if (start := _start(value)) is not None:
+        return start
+    starts = {topic: _start(each) or _offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
+    if not starts or None in starts.values():
         raise SettingError(
             "this is no starting point",
-            "earliest, latest, or an offset for every partition of every topic (-2 is its earliest, -1 its latest)",
-            'Write it like starting_offsets: {incidents: {"0": 1500, "1": -2}}.',
+            "earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
+            "offset for every partition (-2 is its earliest, -1 its latest)",
+            'Write it like starting_offsets: 2026-09-20T00:00Z, or {incidents: {"0": 1500, "1": -2}}.',
         )
-    return {topic: {str(partition): offset for partition, offset in each.items()} for topic, each in topics.items()}
+    return starts
+
+
+def _start(value: object) -> str | None:
+    """A start by a word or a time, the time in UTC; None if it is neither."""
+    if not isinstance(value, str) or value in get_args(Start):
+        return str(value) if isinstance(value, str) else None
+    try:
+        at = datetime.fromisoformat(value)
+        return at.astimezone(UTC).isoformat() if at.tzinfo and at.timestamp() >= 0 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offsets(value: object) -> dict[str, int] | None:
+    if not isinstance(value, dict) or not value or not all(_is_offset(*each) for each in value.items()):
+        return None
+    return {str(partition): offset for partition, offset in value.items()}
 
 
 def _is_offset(partition: object, offset: object) -> bool:
@@ -97,8 +115,8 @@ class Kafka(Model):
         ..., "the brokers, host:port, separated by commas", "localhost:9092"
     )
     topics: tuple[TopicName, ...] = setting(..., "a list of topics, by their exact names", "[incidents]")
-    starting_offsets: Annotated[str | dict[str, dict[str, int]], PlainValidator(_starting_offsets)] = setting(
-        "earliest", "where the first run starts: earliest, latest, or an offset per topic and partition", "earliest"
+    starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_starting_offsets)] = setting(
+        "earliest", "where the first run starts: earliest, latest, a time, or one of these or offsets per topic", "earliest"
     )
     max_offsets_per_trigger: Whole | None = setting(
         1_000_000, "the most records that Bronze takes in one step; null for no limit", "1000000"
@@ -129,8 +147,8 @@ class Kafka(Model):
         if isinstance(start, dict) and topics is not None and set(start) != set(topics):
             raise SettingError(
                 "the topics here are not those of kafka.topics",
-                "an offset for every partition of every topic in kafka.topics, and of no other",
-                "Add or remove topics on either side; -2 means a partition's earliest offset.",
+                "a start for every topic in kafka.topics, and for no other",
+                "Add or remove topics on either side.",
             )
         return start
 
@@ -152,6 +170,11 @@ class Kafka(Model):
     @field_serializer("properties")
     def _mask_secrets(self, properties: dict[str, SecretStr | str]) -> dict[str, str]:
         return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
+
+    def start_of(self, topic: str) -> str | dict[str, int]:
+        """Where a topic that was never read starts: earliest, latest, a time in ISO 8601, or an offset for each partition."""
+        start = self.starting_offsets
+        return start[topic] if isinstance(start, dict) else start
 
     def client_properties(self) -> dict[str, str]:
         """Return a Kafka client's configuration, secrets in plain text: for the client only, never for a message.

@@ -1,6 +1,7 @@
 """What Spark's source and librdkafka are given of the config, and the look whether a broker answers."""
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -22,19 +23,19 @@ PROMISES = {
 GIVEN = {"client.id": "x", "sasl.password": "hunter2", "max.poll.records": "7"}  # the last one over our default
 STARTS = {"one": {"0": 5}, "two": {"0": -2}}
 # Settings, the start that is given, and options; None for one that is not set.
-OPTIONS: list[tuple[dict[str, object], str | None, dict[str, str | None]]] = [
-    ({}, None, {**PROMISES}),
-    ({"properties": GIVEN}, None, {f"kafka.{name}": value for name, value in GIVEN.items()}),
-    ({"properties": {"request.timeout.ms": "60000"}}, None, {"kafka.default.api.timeout.ms": None}),
-    ({"max_offsets_per_trigger": None}, None, {"maxOffsetsPerTrigger": None}),
-    ({"starting_offsets": STARTS}, None, {"startingOffsets": '{"one": {"0": 5}, "two": {"0": -2}}'}),
+OPTIONS: list[tuple[dict[str, object], Any, dict[str, str | None]]] = [
+    ({}, "earliest", {**PROMISES}),
+    ({"properties": GIVEN}, "earliest", {f"kafka.{name}": value for name, value in GIVEN.items()}),
+    ({"properties": {"request.timeout.ms": "60000"}}, "earliest", {"kafka.default.api.timeout.ms": None}),
+    ({"max_offsets_per_trigger": None}, "earliest", {"maxOffsetsPerTrigger": None}),
+    ({}, STARTS, {"startingOffsets": '{"one": {"0": 5}, "two": {"0": -2}}'}),
     ({"starting_offsets": STARTS}, "latest", {"startingOffsets": "latest"}),
 ]
 
 
 @pytest.mark.parametrize(("settings", "start", "expected"), OPTIONS)
 def test_an_option_is_set_by_the_config_or_not_at_all(
-    settings: dict[str, object], start: str | None, expected: dict[str, str | None]
+    settings: dict[str, object], start: Any, expected: dict[str, str | None]
 ) -> None:
     kafka = Kafka.model_validate({"bootstrap_servers": "a:1,b:2", "topics": ["one", "two"], **settings})
     options = reader_options(kafka, start)

@@ -93,8 +93,8 @@ def test_offsets_that_expired_before_a_first_record_was_read_are_refused_at_each
 def test_spark_decides_where_the_brokers_cannot_be_queried_and_decides_the_same(
     spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
-    servers, name = broker.bootstrap_servers, topic(3)
-    send(servers, name, sequenced(1, 2, 3, 4))
+    servers, name = broker.bootstrap_servers, topic(3, _ANY_TIME)
+    send(servers, name, [Sent(b"v", timestamp=1000 * second) for second in (1, 2, 3, 4)])
     delete_records(servers, name, before=2)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
     producer.init_transactions(30)
@@ -104,6 +104,9 @@ def test_spark_decides_where_the_brokers_cannot_be_queried_and_decides_the_same(
         ("earliest", {"0": 2, "1": 0, "2": 0}),
         ("latest", {"0": 4, "1": 0, "2": 0}),
         ({name: {"0": 3, "1": -2, "2": -1}}, {"0": 3, "1": 0, "2": 0}),
+        ("1970-01-01T00:00:01Z", {"0": 2, "1": 0, "2": 0}),
+        ({name: "1970-01-01T01:00:03.000001+01:00"}, {"0": 3, "1": 0, "2": 0}),
+        ("1970-01-01T00:00:05Z", {"0": 4, "1": 0, "2": 0}),
     ):
         kafka = kafka_of(broker, name, starting_offsets=given)
         for seen in (describe_topics(kafka, [name]), {}):

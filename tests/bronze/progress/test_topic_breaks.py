@@ -92,6 +92,12 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
     assert ingest(spark, run, kafka_of(broker, name, joining)).records == 2
     found = [each[1:] for each in offsets(spark, run) if each[0] == name]
     assert found == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0), (2, 1)]
+    for read in ((name,), (name,), (joining,), (name, joining)):  # a topic leaves the config, and comes back
+        send(servers, name, sequenced(5))
+        send(servers, joining, sequenced(4))
+        ingest(spark, run, kafka_of(broker, *read))
+    kept = [each[::2] for each in offsets(spark, run) if each[1] == 0]
+    assert kept == sorted([(joining, each) for each in range(1, 7)] + [(name, each) for each in range(8)])
 
 
 @pytest.fixture(scope="module")

@@ -289,7 +289,6 @@ BROKEN: dict[str, Callable[[SetUp], object]] = {
     "a topic that was deleted": deleted,
     "a topic that was created again": recreated,
     "records that expired": expired,
-    "a topic that left the config": setting("kafka.topics", [TOPIC]),
     "a property that Kafka's client refuses": setting("kafka.properties", {"max.poll.records": "many"}),
     "a start that names not every partition": from_a_new_root(starting_offsets={TOPIC: {"0": 0, "1": 0}, OTHER: {"0": 0}}),
     "a start behind the end": from_a_new_root(starting_offsets={TOPIC: {"0": 900}, OTHER: {"0": 0}}),
@@ -355,6 +354,7 @@ SOUND: dict[str, Callable[[SetUp], None]] = {
     "work that waits": lambda _: None,
     "a new root": from_a_new_root(),
     "neither checkpoint nor watermarks after the first load": removed("_checkpoints", "silver_watermarks"),
+    "a topic that left the config": setting("kafka.topics", [TOPIC]),
 }
 
 

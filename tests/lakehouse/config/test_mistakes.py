@@ -35,6 +35,7 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("kafka.topics", "For example topics: [incidents]", "incidents", "[]"),
     ("kafka.topics", "Remove the second mention", "[a, a]"),
     ("kafka.starting_offsets", "earliest, latest", "begin"),
+    ("kafka.starting_offsets", "from 1970 on", "2026-09-20", "2026-09-20T00:00", "1969-12-31T23:59:59.999Z", "{a: now}"),
     ("kafka.starting_offsets", '{incidents: {"0"', "{a: 5}"),
     ("kafka.starting_offsets", "-2 is its earliest", "{a: {0: -3}}"),
     ("kafka.starting_offsets", "kafka.topics", "{b: {0: 3}}"),

@@ -82,6 +82,11 @@ def test_kafka_takes_servers_and_topics_as_clients_do_and_partitions_as_text() -
         assert Kafka(bootstrap_servers="b:1", topics=(name,)).topics == (name,)
     kafka = Kafka.model_validate({**KAFKA, "starting_offsets": {"incidents": {0: 5, "1": -2}}})
     assert kafka.starting_offsets == {"incidents": {"0": 5, "1": -2}}
+    for given, kept in (
+        ("2026-09-20T02:00+02:00", "2026-09-20T00:00:00+00:00"),
+        ({"incidents": "latest"}, {"incidents": "latest"}),
+    ):
+        assert Kafka.model_validate({**KAFKA, "starting_offsets": given}).starting_offsets == kept
 
 
 def test_a_relative_root_starts_at_the_config_folder_and_a_catalog_has_a_volume() -> None:
