@@ -11,7 +11,7 @@ from jobs.process import output
 from jobs.process.context import open_job
 from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason
 from lakehouse.escape import printable
-from lakehouse.run.findings import Finding, require_sound
+from lakehouse.run.findings import Check, require_sound
 
 
 def verify(
@@ -124,7 +124,7 @@ def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
         output.write_json(found)
     else:
         _write_text(found)
-    require_sound(Finding(**check) for check in found["checks"])
+    require_sound(Check(**check) for check in found["checks"])
 
 
 def _write_text(found: dict[str, Any]) -> None:
