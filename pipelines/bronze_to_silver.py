@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -188,7 +188,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
             most = settings.silver.max_records_per_load
             planned = planner.plan(spark, run, rules, recovered, limits(settings), most=most)
         except BreakerOpenError as opened:
-            return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
+            return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [asdict(breaker.trip_of(opened))]}
     if planned is None:
         return dict(NOTHING)
     policies = settings.policies
@@ -199,7 +199,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         "bronze_after_version": planned.range.after_version,
         "bronze_to_version": planned.range.to_version,
         "records": planned.count("records"),
-        "breaker": [trip._asdict() for trip in found],
+        "breaker": [asdict(trip) for trip in found],
         "kept_out": samples(planned.rejects),
         "streams": [{name: row[name] for name in SHOWN} for row in planned.ledger],
     }

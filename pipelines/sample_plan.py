@@ -5,6 +5,7 @@ The records are decided as the first load would decide them, by the same code, f
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bronze.kafka import sample as kafka_sample
@@ -74,7 +75,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     try:
         decided = _decided(spark, run, settings, records) if records else {}
     except BreakerOpenError as opened:
-        decided = {"breaker": [breaker.trip_of(opened)._asdict()]}
+        decided = {"breaker": [asdict(breaker.trip_of(opened))]}
     return {**bronze_to_silver.NOTHING, **decided, "other_topics": [], "sample": told}
 
 
@@ -96,7 +97,7 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
     return {
         "records": len(records),
         "breaker": [
-            trip._asdict() for trip in breaker.trips(_FIRST, loads, policies.max_quarantined_share, policies.topic_shares)
+            asdict(trip) for trip in breaker.trips(_FIRST, loads, policies.max_quarantined_share, policies.topic_shares)
         ],
         "kept_out": bronze_to_silver.samples(found.rejects),
         "streams": [{name: row[name] for name in bronze_to_silver.SHOWN} for row in loads],

@@ -7,8 +7,8 @@ Every function takes:
   that the platform brings;
 - `overrides`: values by dotted key, as `--set` has them: `{"kafka.topics": ["orders"]}`. Texts are read as YAML.
 
-Every function raises a `TidemarkError`: a `ConfigError` if the config is wrong, a `ToolError` if the session lacks Delta, or
-what is named there. Progress goes to Python's logger `tidemark`.
+Every function raises a `TidemarkError`: a `ConfigError` if the config is wrong, a `ToolError` if the session lacks Delta, a
+`UsageError` for a wrong argument, or what is named there. Progress goes to Python's logger `tidemark`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import TableStateError, UsageError
-from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification
+from tidemark.data_class import made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.state.request import Wanted
+    from silver.state.request import Kind, Request, Wanted
 
     Config = PathLike[str] | str | Mapping[str, Any]
     Overrides = Mapping[str, object]
 
 MOST = 1_000
 """Streams or records that a function lists by default, as the commands do."""
-
-
 _MOST_DAYS = 1_000_000
 
 
@@ -56,14 +55,7 @@ def run(
 ) -> RunResult:
     """Run the pipeline once: Bronze, Silver, the gate and Gold. Commits to their tables, and keeps the result in `_reports`.
 
-    Args:
-        config: The config; see the module.
-        spark: The session; see the module.
-        stage: The only stage to run: `bronze`, `silver`, `gate` or `gold`; None for all.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        What each stage did.
+    `stage` names the only stage to run: `bronze`, `silver`, `gate` or `gold`.
 
     Raises:
         GateFailedError: A critical expectation was not met; Gold is as it was.
@@ -79,15 +71,7 @@ def run(
 
 
 def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides | None = None) -> Plan:
-    """Say what the next load of Silver would do; load nothing.
-
-    Args:
-        config: The config; see the module.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        The load, by stream.
+    """Say what the next load of Silver would do to each stream; load nothing.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -109,15 +93,8 @@ def status(
 ) -> Status:
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
-    Args:
-        config: The config; see the module.
-        spark: The session; see the module.
-        lag: Whether to ask Kafka how far Silver is behind.
-        limit: The maximum number of streams to list; None for all.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        The state; what is not there yet is empty or None.
+    What is not there yet is empty or None. With `lag`, Kafka is asked how far Silver is behind. At most `limit` streams are
+    listed; None lists all.
 
     Raises:
         TidemarkError: A table cannot be read.
@@ -143,17 +120,6 @@ def why(
 ) -> Fate:
     """Say what became of one record, and by which rule; with the record's bytes, as `tidemark quarantine show` has them.
 
-    Args:
-        config: The config; see the module.
-        topic: Its Kafka topic.
-        partition: Its partition.
-        offset: Its offset.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        Its class, the rule, the load, the gate and whether it is published.
-
     Raises:
         TidemarkError: Bronze holds no such record.
     """
@@ -162,8 +128,8 @@ def why(
         from jobs.readers.why import why_with_record
         from lakehouse.table import Lakehouse
 
-        told, record = why_with_record(Lakehouse.of(settings), *place)
-        return made(Fate, {**told, "record": record})
+        found, record = why_with_record(Lakehouse.of(settings), *place)
+        return made(Fate, {**found, "record": record})
 
 
 def quarantine(
@@ -180,19 +146,8 @@ def quarantine(
 ) -> Quarantine:
     """List the records that wait for a decision: kept out of Silver, or by an expectation out of Gold.
 
-    Args:
-        config: The config; see the module.
-        kind: One class only: `late`, `collision`, `invalid`, `jump`, `fenced`; `unmet` for those kept out of Gold.
-        topic: One topic only.
-        partition: One partition only.
-        producer: One producer only.
-        older_than_days: Only what waits so long.
-        limit: The maximum number of records to list; None for all.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        The records, and how many there are.
+    `kind` is one class: `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. At most
+    `limit` records are listed; None lists all.
 
     Raises:
         TidemarkError: A table cannot be read.
@@ -224,32 +179,16 @@ def quarantine_release(
 ) -> Settled:
     """Let records that wait into Silver, marked late, or into Gold. The next run audits and publishes them.
 
-    Name one record by topic, partition and offset, or several by filters, or all by `everything`.
-
-    Args:
-        config: The config; see the module.
-        reason: Why; kept in `silver_loads`.
-        by: Who decides; kept there too. The user of this machine by default.
-        kind: As in `quarantine`.
-        topic: As in `quarantine`.
-        partition: As in `quarantine`.
-        offset: The record's offset.
-        producer: As in `quarantine`.
-        older_than_days: As in `quarantine`.
-        everything: All that waits.
-        dry_run: Only say what it comes to; write nothing.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        What was done, or would be.
+    Name one record by topic, partition and offset, or several by filters as in `quarantine`, or all by `everything`. Reason and
+    `by`, the user of this machine by default, are kept in `silver_loads`. With `dry_run`, nothing is written.
 
     Raises:
         UsageError: It is not clear which records are meant, the reason is empty, or no held record is at the offset.
         AnotherWriterError: Another run is still writing after a minute.
     """
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
-    return _settled("release", config, wanted, spark, overrides, reason=(reason, by), everything=everything, dry_run=dry_run)
+    asked = _request("release", reason, by, wanted, everything=everything)
+    return _settled(config, spark, overrides, asked, is_dry_run=dry_run)
 
 
 def quarantine_discard(
@@ -268,58 +207,38 @@ def quarantine_discard(
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Settled:
-    """Give records that wait up: they stay listed, and in Bronze, and wait no more.
-
-    Args and errors are those of `quarantine_release`.
-    """
+    """Give records up that wait: they stay listed, and in Bronze. Arguments and errors are those of `quarantine_release`."""
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
-    return _settled("discard", config, wanted, spark, overrides, reason=(reason, by), everything=everything, dry_run=dry_run)
+    asked = _request("discard", reason, by, wanted, everything=everything)
+    return _settled(config, spark, overrides, asked, is_dry_run=dry_run)
 
 
 def verify(
     config: Config, *, deep: bool = False, spark: SparkSession | None = None, overrides: Overrides | None = None
 ) -> Verification:
-    """Prove the tables against each other. Reads only; a run may be active.
-
-    Args:
-        config: The config; see the module.
-        deep: Whether to read every file whole, and decide everything again.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        Every check; all of them hold.
+    """Prove the tables against each other; with `deep`, read every file whole and decide everything again. A run may be active.
 
     Raises:
         NotSoundError: A check does not hold; the error has all of them.
         TableMissingError: Silver has not been written yet.
     """
     with _job(config, spark, overrides) as job:
-        from lakehouse.run.findings import Finding, require_sound
+        from lakehouse.run.findings import require_sound
         from pipelines import medallion
 
-        found: dict[str, Any] = medallion.verify(job, is_deep=deep)
+        found = made(Verification, medallion.verify(job, is_deep=deep))
         try:
-            require_sound(Finding(**check) for check in found["checks"])
+            require_sound(found.checks)
         except TableStateError as error:
             parts = {name: getattr(error, name) for name in ("where", "observed", "expected", "next_step")}
             raised = NotSoundError(error.what, **parts)
-            raised.verification = made(Verification, found)
+            raised.verification = found
             raise raised from None
-        return made(Verification, found)
+        return found
 
 
 def sql(config: Config, query: str, *, spark: SparkSession | None = None, overrides: Overrides | None = None) -> pa.Table:
-    """Query the tables, each by its name. Reads only.
-
-    Args:
-        config: The config; see the module.
-        query: In DuckDB's SQL for tables in files, in Spark's for those that a session reads.
-        spark: The session; see the module.
-        overrides: Values that replace the config's; see the module.
-
-    Returns:
-        The rows.
+    """Query the tables, each by its name: in DuckDB's SQL for tables in files, in Spark's for those that a session reads.
 
     Raises:
         UsageError: It is no SQL, does more than read, or names what is not there.
@@ -361,26 +280,22 @@ def _texts(overrides: Overrides | None) -> dict[str, str]:
 
 
 def _settled(
-    kind: str,
-    config: Config,
-    wanted: Wanted,
-    spark: SparkSession | None,
-    overrides: Overrides | None,
-    *,
-    reason: tuple[str, str | None],
-    everything: bool,
-    dry_run: bool,
+    config: Config, spark: SparkSession | None, overrides: Overrides | None, asked: Request, *, is_dry_run: bool
 ) -> Settled:
+    with _job(config, spark, overrides) as job:
+        from pipelines import medallion
+
+        return made(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
+
+
+def _request(kind: Kind, reason: str, by: str | None, wanted: Wanted, *, everything: bool) -> Request:
     from jobs.cli.requests import named_reason, wanted_records
-    from pipelines import medallion
     from silver.state.request import Request, Wanted
 
     is_one = wanted.offset is not None
     record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
     filters = Wanted(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
-    asked = Request(kind, *named_reason(*reason), wanted=wanted_records(record, filters, everything=everything))  # type: ignore[arg-type]  # one of two kinds
-    with _job(config, spark, overrides) as job:
-        return made(Settled, medallion.decide(job, asked, is_dry_run=dry_run))
+    return Request(kind, *named_reason(reason, by), wanted=wanted_records(record, filters, everything=everything))
 
 
 def _wanted(
@@ -390,7 +305,7 @@ def _wanted(
     offset: int | None,
     *,
     producer: str | None,
-    days: float | None,
+    days: object,
 ) -> Wanted:
     from lakehouse.contracts.gold import UNMET
     from lakehouse.contracts.silver import QUARANTINED
@@ -398,22 +313,17 @@ def _wanted(
 
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
+    if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):
+        expected = f"0 to {_MOST_DAYS:,}"
+        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected=expected)
     texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
     numbers = (_number("partition", partition), _number("offset", offset))
-    return Wanted(kind, next(texts), *numbers, next(texts), _days("older_than_days", days))
+    return Wanted(kind, next(texts), *numbers, next(texts), days)
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise UsageError("This is no text.", where=name, observed=type(value).__name__, expected="a str")
-    return value
-
-
-def _days(name: str, value: object) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or not 0 <= value <= _MOST_DAYS:
-        raise UsageError("This is no number of days.", where=name, observed=repr(value), expected=f"0 to {_MOST_DAYS:,}")
     return value
 
 

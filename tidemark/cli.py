@@ -5,6 +5,12 @@ They are here, and not in `jobs`, so that `tidemark` is loaded first: it finds o
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line of `tidemark`; see `jobs.cli.main`."""
@@ -13,43 +19,16 @@ def main(argv: list[str] | None = None) -> int:
     return cli.main(argv)
 
 
-def audit_silver(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.audit_silver.main`."""
-    from jobs import audit_silver
+def _job(name: str) -> Callable[..., None]:
+    def run(argv: list[str] | None = None) -> None:
+        import_module(f"jobs.{name}").main(argv)
 
-    audit_silver.main(argv)
-
-
-def ingest_bronze(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.ingest_bronze.main`."""
-    from jobs import ingest_bronze
-
-    ingest_bronze.main(argv)
+    return run
 
 
-def load_silver(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.load_silver.main`."""
-    from jobs import load_silver
-
-    load_silver.main(argv)
-
-
-def maintain_tables(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.maintain_tables.main`."""
-    from jobs import maintain_tables
-
-    maintain_tables.main(argv)
-
-
-def publish_gold(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.publish_gold.main`."""
-    from jobs import publish_gold
-
-    publish_gold.main(argv)
-
-
-def run_medallion(argv: list[str] | None = None) -> None:
-    """Run the job; see `jobs.run_medallion.main`."""
-    from jobs import run_medallion
-
-    run_medallion.main(argv)
+audit_silver = _job("audit_silver")
+ingest_bronze = _job("ingest_bronze")
+load_silver = _job("load_silver")
+maintain_tables = _job("maintain_tables")
+publish_gold = _job("publish_gold")
+run_medallion = _job("run_medallion")

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, OptionalConfigFile, Overrides, command_line
+from jobs.cli.tools import Call
+from jobs.process.options import DEFAULT_CONFIG, AsJson, OptionalConfigFile, Overrides, command_line
 
 MOST_SAMPLED = 4_000
 _ROLE = "As header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8; else what the sample shows."
@@ -76,15 +77,13 @@ def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as
 
     if config is not None:
         load_settings(config, overrides)  # a wrong config is a usage error here, and a finding there
-        return check(config=config, overrides=overrides, as_json=as_json)
+        return check(call=Call(config, overrides, as_json))
     findings = diagnose()
     output.write_findings(findings, as_json=as_json)
     return int(not all(finding.ok for finding in findings))
 
 
-def check(
-    *, sample: Sample = MOST_SAMPLED, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
-) -> int:
+def check(*, sample: Sample = MOST_SAMPLED, call: Call) -> int:
     """Find what the next run would refuse; commit nothing.
 
     Config, machine, brokers, topics, records, tables, gate and models. Ends with 1 where something is missing.
@@ -92,9 +91,9 @@ def check(
     from jobs.first.check import check as look
     from jobs.process import output
 
-    findings = look(config, overrides, most=sample)
+    findings = look(call.config, call.overrides, most=sample)
     is_ok = all(finding.ok for finding in findings)
-    output.write_findings(findings, as_json=as_json)
-    if is_ok and not as_json:
-        output.write(f"\nNext:\n  {command_line('plan', config)}\n  {command_line('run', config)}")
+    output.write_findings(findings, as_json=call.as_json)
+    if is_ok and not call.as_json:
+        output.write(f"\nNext:\n  {command_line('plan', call.config)}\n  {command_line('run', call.config)}")
     return int(not is_ok)

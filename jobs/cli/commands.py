@@ -20,18 +20,13 @@ from jobs.cli.recovery import rebuild, restore, verify
 from jobs.cli.requests import erase, quarantine_app, watermark_app
 from jobs.cli.sql_report import report, sql
 from jobs.cli.status import status
-from jobs.cli.tools import broker_app, config_app, group, jars_app, need_command
+from jobs.cli.tools import Call, broker_app, config_app, group, jars_app, need_command
 from jobs.cli.topics import topic_app
-from jobs.process.context import load_settings, open_job
 from jobs.process.exit_codes import exit_code_of, invoke
 from jobs.process.options import (
-    DEFAULT_CONFIG,
     MOST_ROWS,
-    AsJson,
-    ConfigFile,
     Limit,
     OffsetArgument,
-    Overrides,
     PartitionArgument,
     TopicArgument,
     command_line,
@@ -116,11 +111,9 @@ def demo(
 @app.command()
 def run(
     *,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
+    call: Call,
     every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help="Run again and again.")] = None,
     stage: Annotated[Stage | None, typer.Option("--stage", help="One stage only.")] = None,
-    as_json: AsJson = False,
 ) -> int:
     """Run the pipeline: Bronze, Silver, the gate, Gold."""
     from jobs.run.loop import run_every
@@ -128,23 +121,21 @@ def run(
     from jobs.watch.after_run import listening
 
     def on_failure(failed: dict[str, Any]) -> None:
-        if as_json:
+        if call.as_json:
             write_result(failed, as_json=True)
 
-    with open_job(config, overrides, is_little=lambda settings: every is None and few_wait(settings)) as job:
+    with call.job(is_little=lambda settings: every is None and few_wait(settings)) as job:
         if every is not None:
-            on_result = partial(write_result, as_json=as_json)
+            on_result = partial(write_result, as_json=call.as_json)
             with listening(job.settings, job.report):
                 return run_every(job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure)
         result = run_once(job, stage=stage, on_failure=on_failure)
-    write_result(result, as_json=as_json)
+    write_result(result, as_json=call.as_json)
     return 0
 
 
 @app.command()
-def plan(
-    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
-) -> None:
+def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
     """Say what the next Silver load would do; load nothing.
 
     Before the first run: what it would do with a sample from Kafka.
@@ -153,11 +144,11 @@ def plan(
     from jobs.run.summary import write_plan
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         planned = medallion.plan(job)
-    write_plan(planned, as_json=as_json, most=limit)
-    if planned.get("sample") and not as_json:
-        write(f"\nNext:\n  {command_line('run', config)}")
+    write_plan(planned, as_json=call.as_json, most=limit)
+    if planned.get("sample") and not call.as_json:
+        write(f"\nNext:\n  {command_line('run', call.config)}")
 
 
 @app.command()
@@ -166,28 +157,23 @@ def why(
     partition: PartitionArgument,
     offset: OffsetArgument,
     *,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Say what became of one record, and by which rule."""
-    from jobs.process.output import write_json
     from jobs.readers.why import why as explain
     from jobs.readers.why import write_why
 
-    settings = load_settings(config, overrides)
+    settings = call.settings()
     found = explain(Lakehouse.of(settings), topic, partition, offset)
-    write_json(found) if as_json else write_why(found)
+    call.show(found, write_why)
 
 
 @app.command()
 def order(
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="One topic only.")] = None,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
+    call: Call,
     form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
-    as_json: AsJson = False,
 ) -> None:
     """Show how each stream arrived: jumps and duplicate blocks.
 
@@ -196,9 +182,9 @@ def order(
     from jobs.cli.order import write_order
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         found = medallion.orders(job, topic=topic)
-    write_order(found, "json" if as_json else form)
+    write_order(found, "json" if call.as_json else form)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.cli.requests import named_reason
-from jobs.cli.tools import group, need_command
-from jobs.process.context import open_job
-from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, DryRun, Overrides
+from jobs.cli.tools import Call, group, need_command
+from jobs.process.options import DryRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lakehouse.contracts.gate import Decision
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
@@ -32,18 +29,15 @@ gate_app.callback(invoke_without_command=True)(need_command)
 def gate_show(
     *,
     rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to bring of each kind.")] = 20,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Show the last gate run, and the rows behind what was not met."""
-    from jobs.process import output
     from jobs.readers import gate
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         found = medallion.show_gate(job, rows=rows)
-    output.write_json(found) if as_json else gate.write_gate_run(found)
+    call.show(found, gate.write_gate_run)
 
 
 @gate_app.command("release")
@@ -53,15 +47,13 @@ def gate_release(
     gate_run: GateRunOption = None,
     by: By = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Publish the last gate run's loads although a budget or an expectation of yours was not met."""
     from lakehouse.contracts.gate import RELEASED, Decision
 
     asked = Decision(RELEASED, *named_reason(reason, by), gate_run_id=gate_run)
-    _decide(config, overrides, asked, is_dry_run=dry_run, as_json=as_json)
+    _decide(call, asked, is_dry_run=dry_run)
 
 
 @gate_app.command("reject")
@@ -71,22 +63,19 @@ def gate_reject(
     gate_run: GateRunOption = None,
     by: By = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."""
     from lakehouse.contracts.gate import REJECTED, Decision
 
     asked = Decision(REJECTED, *named_reason(reason, by), gate_run_id=gate_run)
-    _decide(config, overrides, asked, is_dry_run=dry_run, as_json=as_json)
+    _decide(call, asked, is_dry_run=dry_run)
 
 
-def _decide(config: Path, overrides: list[str] | None, asked: Decision, *, is_dry_run: bool, as_json: bool) -> None:
-    from jobs.process import output
+def _decide(call: Call, asked: Decision, *, is_dry_run: bool) -> None:
     from jobs.readers import gate
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         done = medallion.decide_gate_run(job, asked, is_dry_run=is_dry_run)
-    output.write_json(done) if as_json else gate.write_gate_decision(done)
+    call.show(done, gate.write_gate_decision)

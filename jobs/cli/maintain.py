@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from jobs.cli.requests import named_key
-from jobs.process.context import open_job
-from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, DryRun, KeyFileOption, KeyHexOption, KeyOption, Overrides
+from jobs.cli.tools import Call
+from jobs.process.options import DryRun, KeyFileOption, KeyHexOption, KeyOption
 from lakehouse.errors import UsageError
 
 _MIB = 2**20
@@ -27,27 +27,24 @@ def maintain(
     key_hex: KeyHexOption = None,
     key_file: KeyFileOption = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Put small files together, and remove those of old versions. Beside a running pipeline too."""
-    from jobs.process.output import write_json
     from pipelines import medallion
 
     if not erase and (key, key_hex, key_file) != (None, None, None):
         raise UsageError("A key is named, and nothing to do with it.", where="maintain", expected="--erase beside it")
     sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
     if sought is not None:
-        with open_job(config, overrides) as job:
+        with call.job() as job:
             ended = medallion.forget(job, sought, is_dry_run=dry_run)
-        write_json(ended) if as_json else _write_ended(ended)
+        call.show(ended, _write_ended)
         if not ended["is_proven"]:
             raise typer.Exit(1)
         return
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         done = medallion.maintain(job, is_dry_run=dry_run)
-    write_json(done) if as_json else _write_maintained(done)
+    call.show(done, _write_maintained)
 
 
 def _write_ended(done: dict[str, Any]) -> None:

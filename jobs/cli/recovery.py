@@ -7,26 +7,24 @@ from typing import Annotated, Any
 import typer
 
 from jobs.cli.requests import person
+from jobs.cli.tools import Call
 from jobs.process import output
-from jobs.process.context import open_job
-from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason
+from jobs.process.options import By, DryRun, Reason
 from lakehouse.escape import printable
-from lakehouse.run.findings import Finding, require_sound
+from lakehouse.run.findings import Check, require_sound
 
 
 def verify(
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Read every file whole, and decide everything again.")] = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Prove the tables against each other, and name what is damaged."""
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         found = medallion.verify(job, is_deep=deep)
-    write_verified(found, as_json=as_json)
+    write_verified(found, as_json=call.as_json)
 
 
 def restore(
@@ -35,9 +33,7 @@ def restore(
     reason: Reason = "",
     by: By = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Take Silver and Gold back to a load.
 
@@ -45,9 +41,9 @@ def restore(
     """
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         done = medallion.restore(job, to=to, reason=reason, by=person(by), is_dry_run=dry_run)
-    write_restored(done, as_json=as_json)
+    call.show(done, write_restored)
 
 
 def rebuild(
@@ -55,9 +51,7 @@ def rebuild(
     apply: Annotated[bool, typer.Option("--apply", help="Put the result in place; else only show what changes.")] = False,
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Make Silver anew from Bronze under the config of today.
 
@@ -66,16 +60,13 @@ def rebuild(
     """
     from pipelines import medallion
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
-    write_rebuilt(done, as_json=as_json)
+    call.show(done, write_rebuilt)
 
 
-def write_restored(done: dict[str, Any], *, as_json: bool) -> None:
-    """Print on stdout what a restore rolled back, or would roll back; or JSON."""
-    if as_json:
-        output.write_json(done)
-        return
+def write_restored(done: dict[str, Any]) -> None:
+    """Print on stdout what a restore rolled back, or would roll back."""
     verb = "Would take" if done["is_dry_run"] else "Took"
     number = f", as load {done['load_seq']}" if done["load_seq"] else ""
     output.write(f"{verb} all tables back to load {done['to']}{number}.")
@@ -87,11 +78,8 @@ def write_restored(done: dict[str, Any], *, as_json: bool) -> None:
         output.write(f"Loads {first} to {last} go, with {gone}. The next `tidemark run` decides their Bronze records again.")
 
 
-def write_rebuilt(done: dict[str, Any], *, as_json: bool) -> None:
-    """Print on stdout which decisions a rebuild changed, or would change; or JSON."""
-    if as_json:
-        output.write_json(done)
-        return
+def write_rebuilt(done: dict[str, Any]) -> None:
+    """Print on stdout which decisions a rebuild changed, or would change."""
     changed = sum(row["records"] for row in done["changes"])
     output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} otherwise than before.")
     if done["changes"]:
@@ -124,7 +112,7 @@ def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
         output.write_json(found)
     else:
         _write_text(found)
-    require_sound(Finding(**check) for check in found["checks"])
+    require_sound(Check(**check) for check in found["checks"])
 
 
 def _write_text(found: dict[str, Any]) -> None:

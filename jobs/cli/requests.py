@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from jobs.cli.tools import group, need_command
-from jobs.process.context import load_settings, open_job
+from jobs.cli.tools import Call, group, need_command
 from jobs.process.options import (
-    DEFAULT_CONFIG,
     MOST_ROWS,
-    AsJson,
     By,
-    ConfigFile,
     DryRun,
     KeyFileOption,
     KeyHexOption,
     KeyOption,
     Limit,
     OffsetArgument,
-    Overrides,
     PartitionArgument,
     Reason,
     TopicArgument,
@@ -56,16 +51,14 @@ watermark_app.callback(invoke_without_command=True)(need_command)
 
 
 @watermark_app.command("show")
-def watermark_show(
-    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
-) -> None:
+def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
     """Show each stream's watermark: its highest accepted sequence."""
     from jobs.process.output import write_json
     from jobs.readers.status import status, tell_left_out, write_streams
 
-    settings = load_settings(config, overrides)
+    settings = call.settings()
     found = status(settings.pipeline, Lakehouse.of(settings), with_missing=False, most_streams=limit)
-    if as_json:
+    if call.as_json:
         write_json(found["streams"])
         tell_left_out(len(found["streams"]), found["stream_count"])
     else:
@@ -81,19 +74,16 @@ def quarantine_list(
     producer: ProducerOption = None,
     days: DaysOption = None,
     limit: Limit = MOST_ROWS,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""
-    from jobs.process.output import write_json
     from jobs.readers import quarantine
     from silver.state.request import Wanted
 
-    settings = load_settings(config, overrides)
+    settings = call.settings()
     wanted = Wanted(kind, topic, partition, None, producer, days)
     found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
-    write_json(found) if as_json else quarantine.write_held(found, count)
+    call.show(found, lambda _: quarantine.write_held(found, count))
     quarantine.tell_left_out(len(found), count)
 
 
@@ -103,17 +93,15 @@ def quarantine_show(
     partition: PartitionArgument,
     offset: OffsetArgument,
     *,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
     from jobs.process.output import cell, write, write_json
     from jobs.readers.why import why_with_record, write_why
 
-    lakehouse = Lakehouse.of(load_settings(config, overrides))
+    lakehouse = Lakehouse.of(call.settings())
     told, raw = why_with_record(lakehouse, topic, partition, offset)
-    if as_json:
+    if call.as_json:
         write_json({**told, "record": raw}, is_whole=True)
         return
     write_why(told)
@@ -138,15 +126,13 @@ def _add_settling(kind: Kind, description: str) -> None:
         everything: AllOption = False,
         by: By = None,
         dry_run: DryRun = False,
-        config: ConfigFile = DEFAULT_CONFIG,
-        overrides: Overrides = None,
-        as_json: AsJson = False,
+        call: Call,
     ) -> None:
         from silver.state.request import Wanted
 
         filters = Wanted(kind_of, topic, partition, None, producer, days)
         wanted = wanted_records((of_topic, of_partition, offset), filters, everything=everything)
-        _decide(config, overrides, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+        _decide(call, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run)
 
 
 _add_settling("release", "Let records into Silver, marked late, or into Gold. The next run audits and publishes them.")
@@ -166,9 +152,7 @@ def watermark_reset(
     new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
     by: By = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
     from silver.state.request import Reset
@@ -178,7 +162,7 @@ def watermark_reset(
             "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
         )
     reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
-    _decide(config, overrides, _request("reset", reason, by, reset=reset), is_dry_run=dry_run, as_json=as_json)
+    _decide(call, _request("reset", reason, by, reset=reset), is_dry_run=dry_run)
 
 
 def erase(
@@ -190,15 +174,13 @@ def erase(
     key_file: KeyFileOption = None,
     by: By = None,
     dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Their places stay, what they held goes."""
     from silver.state.request import Erase
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
-    _decide(config, overrides, _request("erase", reason, by, erase=asked), is_dry_run=dry_run, as_json=as_json)
+    _decide(call, _request("erase", reason, by, erase=asked), is_dry_run=dry_run)
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
@@ -236,7 +218,6 @@ def wanted_records(record: tuple[str | None, int | None, int | None], filters: W
     Raises:
         UsageError: None are named, or in more than one way.
     """
-    """Select one record, those that match the filters, or all; naming nothing never selects all."""
     from silver.state.request import Wanted
 
     named = [record != (None, None, None), filters != Wanted(), everything]
@@ -285,13 +266,13 @@ def person(by: str | None) -> str:
     return by or getpass.getuser()
 
 
-def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:
+def _decide(call: Call, request: Request, *, is_dry_run: bool) -> None:
     from jobs.run.summary import write_decided
     from pipelines import medallion
     from pipelines.operate.requests import UNDECIDED
 
-    with open_job(config, overrides) as job:
+    with call.job() as job:
         done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)
-    write_decided(done, as_json=as_json)
+    write_decided(done, as_json=call.as_json)
     if UNDECIDED in done["left"]:
         raise typer.Exit(1)  # the erasure is not whole

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.process.context import load_settings
-from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides
+from jobs.cli.tools import Call
 from lakehouse.errors import UsageError
 from lakehouse.table import Lakehouse
 
@@ -31,23 +30,21 @@ def sql(
     query: Annotated[str | None, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="The query in a file; - for stdin.")] = None,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
+    call: Call,
     form: Annotated[
         Format | None,
         typer.Option("--format", help="Unless given: on a terminal a table, in a file what its name ends in, else CSV."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Query the tables in DuckDB's SQL, each by its name. Reads only."""
     from jobs.process import output as show
     from jobs.readers.database import run_query
 
-    chosen = Format.JSON if as_json else form or _fitting(output)
+    chosen = Format.JSON if call.as_json else form or _fitting(output)
     if chosen is Format.PARQUET and output is None:
         raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
-    lakehouse = Lakehouse.of(load_settings(config, overrides))
+    lakehouse = Lakehouse.of(call.settings())
     _require_outside(lakehouse, output)
     with run_query(lakehouse, _asked(query, file)) as found:
         if chosen is Format.PARQUET and output:
@@ -76,11 +73,9 @@ def _asked(query: str | None, file: Path | None) -> str:
 
 def report(
     *,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
+    call: Call,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file.")] = Path("report.html"),
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask Kafka for the ends of its partitions.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Write a report as one HTML file that anybody can open.
 
@@ -89,10 +84,10 @@ def report(
     from jobs.process.output import write, write_json
     from jobs.report.facts import facts
 
-    settings = load_settings(config, overrides)
-    _require_outside(Lakehouse.of(settings), None if as_json else output)
+    settings = call.settings()
+    _require_outside(Lakehouse.of(settings), None if call.as_json else output)
     found = facts(settings, Lakehouse.of(settings), asks_kafka=not offline)
-    if as_json:
+    if call.as_json:
         write_json(found)
         return
     from jobs.report.page import make_report  # with Altair, which takes seconds to import

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.process.context import load_settings
-from jobs.process.options import DEFAULT_CONFIG, MOST_ROWS, AsJson, ConfigFile, Limit, Overrides
+from jobs.cli.tools import Call
+from jobs.process.options import MOST_ROWS, Limit
 from lakehouse.table import Lakehouse
 
 
@@ -16,21 +16,18 @@ def status(
     *,
     lag: Annotated[bool, typer.Option("--lag", help="Ask Kafka, too, how far Silver is behind.")] = False,
     limit: Limit = MOST_ROWS,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    call: Call,
 ) -> None:
     """Show watermarks, classes, the gate's verdict and Gold."""
-    from jobs.process.output import write_json
     from jobs.readers import status as reading
 
-    settings = load_settings(config, overrides)
+    settings = call.settings()
     found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=limit)
     if lag:
         from jobs.readers.lag import with_lag
 
         sys.stderr.write(f"Asking {settings.kafka.bootstrap_servers} for the ends of its partitions.\n")
         found = with_lag(found, settings.kafka)
-    write_json(found) if as_json else reading.write_status(found)
+    call.show(found, reading.write_status)
     if found.get("topics_not_found"):
         raise typer.Exit(1)

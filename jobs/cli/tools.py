@@ -4,24 +4,61 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from jobs.process.context import is_quiet, is_verbose, load_settings
+from jobs.process.context import is_quiet, is_verbose, load_settings, open_job
 from jobs.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
 from lakehouse.errors import UsageError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from lakehouse.settings.pipeline import Settings
+    from pipelines.job import Job
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
 
 
-_OPTIONS = (("quiet", Quiet), ("verbose", Verbose))
+@dataclass(frozen=True)
+class Call:
+    """What a command on a pipeline was called with: a parameter `call` of it stands for --config, --set and --json."""
+
+    config: Path
+    overrides: list[str] | None
+    as_json: bool
+
+    def settings(self) -> Settings:
+        """Load the settings; see `jobs.process.context.load_settings`."""
+        return load_settings(self.config, self.overrides)
+
+    def job(self, **options: Any) -> AbstractContextManager[Job]:
+        """Open a job; see `jobs.process.context.open_job`."""
+        return open_job(self.config, self.overrides, **options)
+
+    def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
+        """Print a result on stdout: as JSON, or as text."""
+        from jobs.process.output import write_json
+
+        write_json(found) if self.as_json else write_text(found)
+
+
+def _option(name: str, option: Any, default: Any = False) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+
+
+_CONFIG = (_option("config", ConfigFile, DEFAULT_CONFIG), _option("overrides", Overrides, None))
+_JSON = _option("as_json", AsJson)
+_OUTPUT = (_option("quiet", Quiet), _option("verbose", Verbose))
 
 
 class Commands(typer.Typer):
@@ -32,16 +69,19 @@ class Commands(typer.Typer):
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(function, eval_str=True)
-            kind = inspect.Parameter.KEYWORD_ONLY
-            own = [inspect.Parameter(each, kind, default=False, annotation=option) for each, option in _OPTIONS]
+            is_called = "call" in signature.parameters
+            own = [_CONFIG if each.name == "call" else (each,) for each in signature.parameters.values()]
+            parameters = [*itertools.chain(*own), *((_JSON,) if is_called else ()), *_OUTPUT]
 
             @functools.wraps(function)
             def told(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
                 is_quiet.set(quiet)
                 is_verbose.set(verbose)
+                if is_called:
+                    more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
                 return function(*arguments, **more)
 
-            vars(told)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *own])
+            vars(told)["__signature__"] = signature.replace(parameters=parameters)
             super(Commands, self).command(name, **options)(told)
             return function
 
@@ -71,25 +111,25 @@ def need_command(context: typer.Context) -> None:
 
 
 @config_app.command("show")
-def config_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def config_show(*, call: Call) -> None:
     """Print the settings that are in force, defaults included, secrets masked."""
     from jobs.process.output import tell
     from lakehouse.config import load as configs
 
-    settings = load_settings(config, overrides)
-    tell(configs.redacted(settings), configs.show_yaml(settings), as_json=as_json)
+    settings = call.settings()
+    tell(configs.redacted(settings), configs.show_yaml(settings), as_json=call.as_json)
 
 
 @config_app.command("check")
-def config_check(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def config_check(*, call: Call) -> None:
     """Check the config whole; nothing is started."""
     from jobs.process.output import tell
     from pipelines import preflight
 
-    settings = load_settings(config, overrides)
+    settings = call.settings()
     preflight.require(settings)
-    found = {"config": str(config), "pipeline": settings.pipeline, "ok": True}
-    tell(found, f"{config}: pipeline {settings.pipeline} is in order.", as_json=as_json)
+    found = {"config": str(call.config), "pipeline": settings.pipeline, "ok": True}
+    tell(found, f"{call.config}: pipeline {settings.pipeline} is in order.", as_json=call.as_json)
 
 
 @jars_app.command("fetch")
@@ -139,7 +179,7 @@ def broker_up(
 
     state = broker.up(folder, port)
     text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
-    tell(asdict(state), text, as_json=as_json)
+    tell(state, text, as_json=as_json)
 
 
 @broker_app.command("topic")
@@ -168,4 +208,4 @@ def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None
 
     state = broker.down(folder)
     text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."
-    tell(asdict(state) if state else None, text, as_json=as_json)
+    tell(state, text, as_json=as_json)

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from jobs.first import json_values, registered
-from jobs.first.avro_values import MOST_BYTES
-from jobs.first.json_values import FRACTION, SCALARS, TEXT, TRUTH, WHOLE
+from jobs.first import config_text, objects, registered
+from jobs.first.objects import FRACTION, MOST_BYTES, SCALARS, TEXT, TRUTH, WHOLE
 from lakehouse.extract import on_driver
-from lakehouse.extract.on_driver import Object, OfOtherType, Record
-from lakehouse.extract.sources import Encoding, Source
+from lakehouse.extract.on_driver import Object, Record
+from lakehouse.extract.sources import Encoding, Form, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Sampled
-    from jobs.first.json_values import Path
+    from jobs.first.objects import Path
     from jobs.first.registered import Registered
 
 MOST_NAMES = 200
@@ -40,6 +39,8 @@ BINARY: dict[Encoding, str] = {"int32": "whole numbers in 4 bytes", "int64": "wh
 LITTLE_ENDIAN = ", little-endian"
 """The end of the kind of binary numbers that are no big-endian ones, as the config reads them."""
 NOTHING = "nothing"
+NOBODY = (FRACTION, TRUTH)
+"""Kinds of values that are no producer's name."""
 _TRUTH = re.compile(rb"true|false")
 _BY_WIDTH: dict[int, Encoding] = {4: "int32", 8: "int64"}
 _THERE = ("disagrees", "repeated", "not_a_whole_number")
@@ -51,13 +52,10 @@ _ENCODED = ("header", "value")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A header, a JSON path or the whole value, over all records of a sample.
+    """A header, a path or the whole value, over all records of a sample.
 
     Attributes:
-        source: How the config names it.
-        kind: What most of its values are, in words.
-        kinds: How many values are of each kind; more than one kind is a mixture.
-        example: A value, as text; None if it has none.
+        kind: What most of its values are, in words; `kinds` counts all.
         problems: How many records have no number there, by problem; see `lakehouse.contracts.silver.PROBLEMS`.
         numbers: The number in each record, in the sample's order; None where there is none.
         names: The producer's name in each record; None where there is none.
@@ -94,15 +92,14 @@ class Found:
     """All candidates of a sample.
 
     Attributes:
-        candidates: Headers first, then JSON paths and fields, then the whole value; each in the order of their names.
-        unnamed: Names that the config cannot spell, escaped by whoever shows them.
+        candidates: Headers first, then paths, then the whole value; each in the order of their names.
+        unnamed: Names that the config cannot spell, not escaped.
         left_out: How many further headers and paths were not looked at.
         keys: How many records have a key.
         no_json: How many values are no JSON objects, tombstones apart.
-        tombstones: How many values are null.
-        headers_unread: How many records have a header whose name is no UTF-8, so that none of their headers could be read.
-        schema_ids: The ids that every value of a topic begins with, for each topic whose values look as a schema registry's do.
-        json_kinds: What the parts of the JSON values are, by their paths; see `json_values.kinds`.
+        headers_unread: How many records have a header whose name is no UTF-8: none of their headers can be read.
+        schema_ids: The ids of a schema registry that every value of a topic begins with, by topic; see `registered.schema_ids`.
+        json_kinds: What the parts of the JSON values are, by their paths; see `objects.kinds`.
     """
 
     candidates: Sequence[Candidate]
@@ -122,67 +119,52 @@ def label(source: Source) -> str:
     >>> label(Source("header", "seq")), label(Source("header", "seq", "int64")), label(Source("value", encoding="int64"))
     ('header:seq', '{header: seq, encoding: int64}', 'value:int64')
     """
-    if source.form == "value":
-        return f"value:{source.encoding}"
-    if source.form == "offset":
-        return "offset"
-    if source.form == "prefixed_json":
-        return f"json:{source.argument}"
-    if source.form == "header" and source.encoding != "utf8":
-        import yaml
-
-        written = {"header": source.argument, "encoding": source.encoding}
-        text: str = yaml.safe_dump(written, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6)
-        return text.strip()
-    return f"{source.form}:{source.argument}"
+    written = config_text.extractor(source)
+    if len(written) > 1:
+        return config_text.flow(written, is_ascii=False)
+    [(form, argument)] = written.items()
+    return form if argument is True else f"{form}:{argument}"
 
 
 def records_of(sample: Sequence[Sampled], behind: Registered | None = None) -> list[Record]:
-    """The records of a sample as extractors read them, with the fields of their values where a registry told them."""
+    """The records of a sample as extractors read them, with their values decoded by the schemas of a registry."""
     if behind is not None:
         return [behind.record(each) for each in sample]
     return [Record(each.value, each.headers or (), each.offset) for each in sample]
 
 
 def find(sample: Sequence[Sampled], behind: Registered | None = None) -> Found:
-    """List everything in a sample that could be a sequence, a producer or an epoch.
-
-    Args:
-        sample: The records.
-        behind: What a schema registry says of their values; None if none was asked.
-    """
+    """List everything in a sample that could be a sequence, a producer or an epoch."""
     records = records_of(sample, behind)
     headers = Counter(name for each in sample for name in dict(each.headers or ()))
     unnamed = [name for name in headers if not 0 < len(name) <= _LONGEST_NAME]
     known = {name: times for name, times in headers.items() if 0 < len(name) <= _LONGEST_NAME}
     sources = [Source("header", name) for name in _most(known)]
-    is_prefixed = [behind is not None and behind.is_json(each.topic) for each in sample]
-    parsed = [_json(each, is_prefixed=prefixed) for each, prefixed in zip(records, is_prefixed, strict=True)]
+    forms: list[Form] = [behind.form(each.topic) if behind else "json" for each in sample]
+    documents = [(form, _document(each, form)) for form, each in zip(forms, records, strict=True)]
     left_out = max(0, len(known) - MOST_NAMES)
     json_kinds: dict[Path, Counter[str]] = {}
-    for form in ("json", "prefixed_json"):
-        pairs = zip(parsed, is_prefixed, strict=True)
-        kinds = json_values.kinds(each for each, prefixed in pairs if prefixed == (form == "prefixed_json"))
+    for form in ("json", "prefixed_json", "field"):
+        kinds = objects.kinds(document for of, document in documents if of == form)
         paths = dict(_scalars(kinds))
-        for path, counted in kinds.items():
+        for path, counted in kinds.items() if form != "field" else ():
             json_kinds.setdefault(path, Counter()).update(counted)
         spelled = {path: argument for path in paths if (argument := argument_of(path)) is not None}
         unnamed += [".".join(path) for path in paths if path not in spelled]
-        sources += [Source(form, spelled[path]) for path in _most({path: paths[path] for path in spelled})]
+        arguments = [spelled[path] for path in _most({path: paths[path] for path in spelled})]
+        sources += [Source(form, each.removeprefix("$.") if form == "field" else each) for each in arguments]
         left_out += max(0, len(spelled) - MOST_NAMES)
-    fields = Counter(path for each in records for path in each.fields or () if len(path) <= _LONGEST_NAME)
-    sources += [Source("field", path) for path in _most(fields)]
     found = [candidate(source, records) for source in sources]
-    is_read = [isinstance(value, Object) or each.fields is not None for each, value in zip(records, parsed, strict=True)]
-    if not all(is_read):
+    if not all(isinstance(document, Object) for _, document in documents):
         found.append(candidate(Source("value"), records))
     tombstones = sum(each.value is None for each in sample)
+    no_json = sum(of == "field" or not isinstance(document, Object) for of, document in documents) - tombstones
     return Found(
         candidates=found,
         unnamed=unnamed,
-        left_out=left_out + max(0, len(fields) - MOST_NAMES),
+        left_out=left_out,
         keys=sum(each.key is not None for each in sample),
-        no_json=sum(not isinstance(value, Object) for value in parsed) - tombstones,
+        no_json=no_json,
         tombstones=tombstones,
         headers_unread=sum(each.headers is None for each in sample),
         schema_ids=registered.schema_ids(sample),
@@ -190,11 +172,9 @@ def find(sample: Sequence[Sampled], behind: Registered | None = None) -> Found:
     )
 
 
-def _json(record: Record, *, is_prefixed: bool) -> Any:
-    """The value as JSON; None if it is none, or too long to be read here."""
-    if len(record.value or b"") > MOST_BYTES:
-        return None
-    return record.behind_prefix.json if is_prefixed else record.json
+def _document(record: Record, form: Form) -> Any:
+    """A record's value as JSON; None if it is none, or too long to be read here."""
+    return record.json if form == "json" and len(record.value or b"") <= MOST_BYTES else record.decoded
 
 
 def argument_of(path: Sequence[str]) -> str | None:
@@ -225,8 +205,7 @@ def _scalars(kinds: Mapping[Path, Mapping[str, int]]) -> Iterator[tuple[tuple[st
 def candidate(source: Source, records: Sequence[Record]) -> Candidate:
     """What a source reads of each record. A header or value that holds binary numbers is read as such."""
     read = [on_driver.raw(source, each) for each in records]
-    others = [other for each in records if (other := _of_other_type(source, each)) is not None]
-    kinds = Counter(_kind(raw) for raw, _ in read if raw is not None) + Counter(each.type for each in others)
+    kinds = Counter(_kind(raw) for raw, _ in read if raw is not None)
     kind = kinds.most_common(1)[0][0] if kinds else NOTHING
     encoding = next((name for name, words in BINARY.items() if words == kind and source.form in _ENCODED), source.encoding)
     if encoding in BINARY and _is_little_endian([raw for raw, _ in read if raw is not None]):
@@ -237,18 +216,12 @@ def candidate(source: Source, records: Sequence[Record]) -> Candidate:
         source=replace(source, encoding=encoding),
         kind=kind,
         kinds=dict(kinds.most_common()),
-        example=others[0].text if example is None and others else example,
+        example=example,
         problems=dict(Counter(problem for _, problem in numbers if problem is not None)),
         numbers=[number for number, _ in numbers],
         names=[None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read],
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
     )
-
-
-def _of_other_type(source: Source, record: Record) -> OfOtherType | None:
-    """What a field holds of which no sequence, producer or epoch is read."""
-    found = (record.fields or {}).get(source.argument) if source.form == "field" else None
-    return found if isinstance(found, OfOtherType) else None
 
 
 def _kind(raw: bytes) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
 from jobs.first import candidates, findings
-from jobs.first.avro_values import Decoder, Steps
+from jobs.first.objects import Decoder, Steps
 from jobs.process.context import job_of, load_settings
 from jobs.process.exit_codes import scrub_text
 from lakehouse.config.mistakes import ConfigMistakesError
@@ -24,7 +24,7 @@ from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
 from lakehouse.extract.on_driver import Record, raw
-from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.sources import Sources
 from lakehouse.extract.written import framing, message_path, schema_id, without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
@@ -62,13 +62,7 @@ _NEEDED = {
 
 
 def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Finding]:
-    """Look for what a run would refuse, in the order in which to mend it: config, machine, Kafka, records, tables, stages.
-
-    Args:
-        config: The config.
-        overrides: As `--set` gives them.
-        most: How many records are sampled.
-    """
+    """Look for what a run would refuse, in the order in which to mend it: config, machine, Kafka, records, tables, stages."""
     try:
         settings = load_settings(config, overrides)
         from pipelines import preflight
@@ -197,13 +191,7 @@ def _misfit(value: ValueFormat, schema: tuple[str, str], message_path: str) -> s
 
 
 class _Met(NamedTuple):
-    """A schema that values of a topic were written with.
-
-    Attributes:
-        number: Its id.
-        topic: The topic.
-        message_path: Of Protobuf: which message of the schema's file the values are.
-    """
+    """A schema that values of a topic were written with, and for Protobuf the message of its file."""
 
     number: int
     topic: str
@@ -223,19 +211,10 @@ def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
     """Whether the records have what the config names for their topics, and how many would be kept out."""
-    for own, part, topic in _by_topic(settings, found):
-        for each in _of_kind(own, part):
-            yield replace(each, name=f"{each.name} {topic}".strip())
-
-
-def _by_topic(settings: Settings, found: Sample) -> Iterator[tuple[Settings, Sample, str]]:
-    """The records that are read alike, with their settings, and the topic that these are for; empty for all not named."""
-    for topic in ("", *settings.topics):
+    for topic in ("", *settings.topics):  # the first stands for all topics without settings of their own
         records = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
-        if records:
-            yield settings.of_topic(topic), replace(found, records=records), topic
-        elif topic:
-            yield settings, replace(found, records=[]), topic
+        for each in _of_kind(settings.of_topic(topic), replace(found, records=records)) if records or topic else ():
+            yield replace(each, name=f"{each.name} {topic}".strip())
 
 
 def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
@@ -262,9 +241,8 @@ def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
 def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role: str, each: Candidate) -> Finding:
     total, source = len(records), Sources.of(settings).by_role[role]
     values = [value for value in (each.names if role == "producer" else each.numbers) if value is not None]
-    what = _named(source)
     problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
-    observed = f"{what} in {len(values):,} of {total:,} records"
+    observed = f"{candidates.label(source)} in {len(values):,} of {total:,} records"
     if role == "producer":
         observed += f", {len(set(values)):,} different"
     elif values:
@@ -283,15 +261,6 @@ def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role:
         )
         return _no(role, observed, expected, next_step)
     return _ok(role, observed, expected)
-
-
-def _named(source: Source) -> str:
-    """A source in words.
-
-    >>> [_named(each) for each in (Source("header", "seq"), Source("value", encoding="int64"), Source("offset"))]
-    ['header seq', 'value int64', 'offset']
-    """
-    return f"{source.form} {source.argument or ('' if source.form == 'offset' else source.encoding)}".strip()
 
 
 def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
@@ -319,11 +288,10 @@ def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding
     listed = ", ".join(f"{count:,} {why}" for why, count in whys.items())
     observed = f"{total - wrong:,} of {total:,} can be {value.format}{f'; {listed}' if listed else ''}"
     rest = "" if value.format == "text" else "; whether they fit their schema, `tidemark plan` says"
+    expected, next_step = f"values that are {value.format}", "Correct `value` in the config, or the producer."
     if value.undecodable == "quarantine" and _is_too_much(settings, wrong, total):
-        return _no(
-            "values", observed + rest, f"values that are {value.format}", "Correct `value` in the config, or the producer."
-        )
-    return _ok("values", observed + rest, f"values that are {value.format}")
+        return _no("values", observed + rest, expected, next_step)
+    return _ok("values", observed + rest, expected)
 
 
 def _decoder(value: ValueFormat) -> Callable[[bytes], bool] | None:

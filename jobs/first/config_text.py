@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakehouse.escape import printable, shortened
+from lakehouse.extract.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakehouse.extract.sources import Source
 
 _WIDTH = 110
 _LONGEST_PIPELINE = 100
@@ -23,12 +23,7 @@ _MOST_IDS = 5
 
 @dataclass(frozen=True)
 class Chosen:
-    """A key of the config that was chosen, and why.
-
-    Attributes:
-        source: Where it is read from; None to leave the key out.
-        why: Sentences for the comment above it.
-    """
+    """Where a key of the config is read from, None to leave it out, and sentences for the comment above it."""
 
     source: Source | None
     why: Sequence[str]
@@ -36,13 +31,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Value:
-    """How values are decoded.
+    """How values are decoded: `value` of the config.
 
     Attributes:
-        format: avro or json.
-        schema: The fields as Spark DDL.
-        registry: The keys of the schema registry; secrets among them are references. Without one, the section is proposed as
-            a comment.
+        registry: The keys of the schema registry, secrets as references. Without one, the section is proposed as a comment.
         why: Sentences for the comment above it.
         expectations: Expectations on the fields, proposed as a comment.
     """
@@ -59,24 +51,20 @@ class Parts:
     """What a config is written from.
 
     Attributes:
-        brokers: host:port, several with commas between.
-        topics: The topics.
-        root: Where the tables go.
         properties: Kafka client properties; secrets among them are references.
         about: What the file was written from.
         roles: `sequence`, `producer` and `epoch`.
-        schema_ids: The ids of a schema registry that values seem to begin with; none otherwise.
-        value: How values are decoded, and why; None to leave the key out.
+        schema_ids: The ids of a schema registry that values seem to begin with.
         notes: Sentences for a comment at the end.
-        own: What is otherwise in single topics: their extractors by role and their value, None for what they have not.
+        own: Overrides of single topics: their extractors by role and their value, None for what they have not.
     """
 
     brokers: str
     topics: Sequence[str]
     root: str
     properties: Mapping[str, str]
-    about: str
-    roles: Mapping[str, Chosen]
+    about: str = ""
+    roles: Mapping[str, Chosen] = field(default_factory=lambda: {"sequence": Chosen(Source("offset"), ())})
     schema_ids: Sequence[int] = ()
     value: Value | None = None
     notes: Sequence[str] = ()
@@ -92,12 +80,12 @@ def text(parts: Parts) -> str:
         f"pipeline: {_flow(pipeline_name(parts.topics[0]))}",
         "",
         "kafka:",
-        f"  bootstrap_servers: {_flow(parts.brokers, keeps_references=True)}",
+        f"  bootstrap_servers: {flow(parts.brokers)}",
         f"  topics: {_flow(list(parts.topics))}",
     ]
     if parts.properties:
         lines.append("  properties:")
-        lines += [f"    {_flow(name)}: {_flow(value, keeps_references=True)}" for name, value in parts.properties.items()]
+        lines += [f"    {_flow(name)}: {flow(value)}" for name, value in parts.properties.items()]
     place = "in an object store; its credentials come from the environment" if "://" in parts.root else "a folder"
     lines += ["", *_comment(f"Where the tables go: {place}."), f"lakehouse: {{root: {_flow(parts.root)}}}"]
     for role, chosen in parts.roles.items():
@@ -142,7 +130,6 @@ def _value(value: Value) -> Iterator[str]:
 def extractor(source: Source) -> dict[str, Any]:
     """A source as the config writes it.
 
-    >>> from lakehouse.extract.sources import Source
     >>> extractor(Source("header", "seq", "int64")), extractor(Source("value")), extractor(Source("offset"))
     ({'header': 'seq', 'encoding': 'int64'}, {'value': 'utf8'}, {'offset': True})
     """
@@ -178,16 +165,15 @@ def _comment(said: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(printable(shortened(said)), _WIDTH, break_long_words=False)]
 
 
-def _flow(value: Any, *, keeps_references: bool = False) -> str:
-    """A value in one line of YAML. What comes from outside is no reference: its `${` is written as one that stays text."""
-    written: str = yaml.safe_dump(
-        value if keeps_references else _literal(value),
-        default_flow_style=True,
-        allow_unicode=False,
-        sort_keys=False,
-        width=10**9,
-    )
+def flow(value: Any, *, is_ascii: bool = True) -> str:
+    """A value in one line of YAML."""
+    written: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=not is_ascii, sort_keys=False, width=10**9)
     return written.removesuffix("\n").removesuffix("\n...")
+
+
+def _flow(value: Any) -> str:
+    """What comes from outside, in one line of YAML: it is no reference, so its `${` is written as one that stays text."""
+    return flow(_literal(value))
 
 
 def _literal(value: Any) -> Any:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from jobs.first.candidates import LITTLE_ENDIAN
-from jobs.first.json_values import FRACTION, TRUTH, parts
+from jobs.first.candidates import LITTLE_ENDIAN, NOBODY
+from jobs.first.objects import parts
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.escape import printable
 from lakehouse.extract.on_driver import Record, text_of
@@ -62,19 +63,16 @@ ORDER = "fewest records kept out, no producer or epoch needed, a name like seq o
 
 @dataclass(frozen=True)
 class Steps:
-    """How a sequence goes within the streams of a sample.
+    """How a sequence goes within the streams of a sample, in numbers of records.
 
     Attributes:
-        records: The records that have one.
-        streams: The streams.
         longest: The records of the longest stream.
-        in_order: Records above all before them.
         gaps: Steps forward over numbers that are not in the sample.
-        resent: Records with a number that was there before, with the same key and value.
-        collisions: Records with a number that was there before, with another key or value.
-        late: Records below an earlier one, with a number that was not there before.
-        fenced: Records with an epoch below an earlier one.
-        unknown: Records below an earlier one that may have been sent again: the sample leaves out what lies before.
+        resent: With a number that was there before, with the same key and value.
+        collisions: With a number that was there before, with another key or value.
+        late: Below an earlier one, with a number that was not there before.
+        fenced: With an epoch below an earlier one.
+        unknown: Below an earlier one, and perhaps sent again: the sample leaves out what lies before.
         is_constant: Whether the number never changes within a stream.
     """
 
@@ -101,8 +99,8 @@ class Steps:
         >>> Steps(records=12, streams=1, longest=12, in_order=9, gaps=1, resent=3).describe()
         'rises, with 1 gap; 3 records sent again'
         """
-        parts = ["rises" if self.kept_out == 0 else "rises in part", _gaps(self.gaps)]
-        said = [", ".join(filter(None, parts))]
+        gaps = f"with {self.gaps:,} gap{'s' if self.gaps > 1 else ''}" if self.gaps else "without a gap"
+        said = [f"rises{' in part' if self.kept_out else ''}, {gaps}"]
         for count, words in (
             (self.resent, "sent again"),
             (self.unknown, "perhaps sent again: what lies before them is not in the sample"),
@@ -115,48 +113,39 @@ class Steps:
         return "; ".join(said)
 
 
-def _gaps(count: int) -> str:
-    return f"with {count:,} gap{'s' if count > 1 else ''}" if count else "without a gap"
-
-
-@dataclass
 class _Stream:
     """A stream as far as it was walked."""
 
-    highest: tuple[int, int] | None = None
-    seen: dict[tuple[int, int], int] = field(default_factory=dict)
-    records: int = 0
-    in_order: int = 0
-    gaps: int = 0
-    resent: int = 0
-    collisions: int = 0
-    late: int = 0
-    fenced: int = 0
-    unknown: int = 0
-    before_tail: tuple[int, int] | None = None
-    is_in_tail: bool = False
+    def __init__(self) -> None:
+        self.highest: tuple[int, int] | None = None
+        self.seen: dict[tuple[int, int], int] = {}
+        self.counts: Counter[str] = Counter()
+        self.before_tail: tuple[int, int] | None = None
+        self.is_in_tail = False
 
     def take(self, ordinal: tuple[int, int], content: int, *, is_in_tail: bool) -> None:
         """Take the stream's next record: its epoch and sequence, and a hash of its key and value."""
         is_first_of_tail = is_in_tail and not self.is_in_tail
         if is_first_of_tail:
             self.is_in_tail, self.before_tail = True, self.highest
-        self.records += 1
         highest = self.highest
+        self.counts["records"] += 1
+        self.counts[self._class(ordinal, content)] += 1
         if highest is None or ordinal > highest:
-            self.in_order += 1
-            self.gaps += bool(highest and highest[0] == ordinal[0] and ordinal[1] > highest[1] + 1 and not is_first_of_tail)
+            is_gap = highest is not None and highest[0] == ordinal[0] and ordinal[1] > highest[1] + 1
+            self.counts["gaps"] += is_gap and not is_first_of_tail
             self.highest = ordinal
-        elif ordinal[0] < highest[0]:
-            self.fenced += 1
-        elif ordinal in self.seen:
-            self.resent += self.seen[ordinal] == content
-            self.collisions += self.seen[ordinal] != content
-        elif self.is_in_tail and (self.before_tail is None or ordinal > self.before_tail):
-            self.unknown += 1
-        else:
-            self.late += 1
         self.seen.setdefault(ordinal, content)
+
+    def _class(self, ordinal: tuple[int, int], content: int) -> str:
+        if self.highest is None or ordinal > self.highest:
+            return "in_order"
+        if ordinal[0] < self.highest[0]:
+            return "fenced"
+        if ordinal in self.seen:
+            return "resent" if self.seen[ordinal] == content else "collisions"
+        is_unknown = self.is_in_tail and (self.before_tail is None or ordinal > self.before_tail)
+        return "unknown" if is_unknown else "late"
 
 
 def walk(
@@ -166,7 +155,7 @@ def walk(
     epochs: Sequence[int | None] | None = None,
     tails: Mapping[Partition, int] | None = None,
 ) -> Steps:
-    """Walk a sequence through a sample.
+    """Walk a sequence through the records that have all of what is given.
 
     Args:
         records: The records, by topic, partition and offset.
@@ -174,9 +163,6 @@ def walk(
         producers: The producer of each, which divides a partition into streams; None where there is none.
         epochs: The epoch of each; None where there is none.
         tails: Where the second part of a partition's records begins.
-
-    Returns:
-        The steps, of the records that have all of what is given.
     """
     streams: dict[tuple[str, int, str | None], _Stream] = {}
     for at, record in enumerate(records):
@@ -189,27 +175,15 @@ def walk(
         is_in_tail = record.offset >= (tails or {}).get(place, math.inf)
         stream = streams.setdefault((*place, producer), _Stream())
         stream.take((epoch, sequence), hash((record.key, record.value)), is_in_tail=is_in_tail)
-    counted = ("records", "in_order", "gaps", "resent", "collisions", "late", "fenced", "unknown")
-    longest = max((stream.records for stream in streams.values()), default=0)
-    return Steps(
-        streams=len(streams),
-        longest=longest,
-        is_constant=longest > 1 and all(len(stream.seen) == 1 for stream in streams.values()),
-        **{name: sum(getattr(stream, name) for stream in streams.values()) for name in counted},
-    )
+    longest = max((stream.counts["records"] for stream in streams.values()), default=0)
+    is_constant = longest > 1 and all(len(stream.seen) == 1 for stream in streams.values())
+    counts: Counter[str] = sum((stream.counts for stream in streams.values()), Counter())
+    return Steps(streams=len(streams), longest=longest, is_constant=is_constant, **counts)
 
 
 @dataclass(frozen=True)
 class Option:
-    """A sequence that fits, perhaps only with a producer or an epoch beside it.
-
-    Attributes:
-        sequence: The sequence.
-        producer: What divides the partitions; None where none is needed.
-        epoch: What starts the sequence anew; None where none is needed.
-        steps: How the sequence goes then.
-        unread: The records of which one of them could not be read.
-    """
+    """A sequence that fits, perhaps only with a producer or an epoch; `unread` records lack one of them."""
 
     sequence: Candidate
     producer: Candidate | None
@@ -228,26 +202,23 @@ class Option:
         """The option's steps as plain data."""
         return {**asdict(self.steps), "unread": self.unread}
 
+    def named(self) -> list[bool]:
+        """Whether producer and epoch, where they are needed, have the names of such."""
+        extras = [(self.producer, _PRODUCER_NAMES), (self.epoch, _EPOCH_NAMES)]
+        return [_is_named(role, names) for role, names in extras if role is not None]
+
     def rank(self) -> tuple[object, ...]:
         """The place among several: the lowest is the best; see `ORDER`."""
-        form = _FORMS.index(self.sequence.source.form)
-        extras = (self.producer is not None) + (self.epoch is not None)
-        named = [_is_named(role, names) for role, names in self._names()]
+        named = self.named()
         return (
             self.steps.kept_out + self.unread,
-            extras,
+            len(named),
             not _is_named(self.sequence, _SEQUENCE_NAMES),
             named.count(False),
-            form,
+            _FORMS.index(self.sequence.source.form),
             self.steps.gaps,
             self.label,
         )
-
-    def _names(self) -> Iterator[tuple[Candidate, tuple[str, ...]]]:
-        if self.producer:
-            yield self.producer, _PRODUCER_NAMES
-        if self.epoch:
-            yield self.epoch, _EPOCH_NAMES
 
 
 @dataclass(frozen=True)
@@ -255,10 +226,8 @@ class Finding:
     """What one candidate is good for.
 
     Attributes:
-        candidate: The candidate.
         steps: How its numbers go within the partitions; None if it has none.
         lowest: Its lowest number; None if it has none.
-        highest: Its highest number.
         names: How many different names it has.
         row_part: Why its value belongs to a row or a key and not to the record; None if it does not.
         not_sequence: Why it does not fit as the sequence, by itself; None if it does.
@@ -278,52 +247,19 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain data."""
-        each = self.candidate
-        return {
-            "name": each.label,
-            "form": each.source.form,
-            "argument": each.source.argument,
-            "encoding": each.source.encoding,
-            "present": each.present,
-            "records": len(each.numbers),
-            "kind": each.kind,
-            "kinds": each.kinds,
-            "example": each.example,
-            "problems": each.problems,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            "names": self.names,
-            "steps": asdict(self.steps) if self.steps else None,
-            "not_sequence": self.not_sequence,
-            "not_producer": self.not_producer,
-            "not_epoch": self.not_epoch,
-        }
+        each, found = self.candidate, vars(self)
+        seen = {name: getattr(each, name) for name in ("present", "kind", "kinds", "example", "problems")}
+        judged = {name: found[name] for name in found if name not in ("candidate", "steps", "row_part")}
+        steps = asdict(self.steps) if self.steps else None
+        return {"name": each.label, **asdict(each.source), "records": len(each.numbers), **seen, **judged, "steps": steps}
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What a sample says.
-
-    Attributes:
-        findings: A finding per candidate.
-        options: The sequences that fit, the best first.
-    """
-
-    findings: Sequence[Finding]
-    options: Sequence[Option]
-
-
-def judge(sample: Sample, found: Found) -> Findings:
-    """Say of each candidate what it is good for, and which sequences fit, perhaps with a producer or an epoch beside them.
-
-    Args:
-        sample: The sample.
-        found: Its candidates.
-    """
+def judge(sample: Sample, found: Found) -> tuple[list[Finding], list[Option]]:
+    """Judge each candidate, and list the sequences that fit, perhaps with a producer or an epoch, the best first."""
     keys = [_key_texts(each.key) for each in sample.records]
     envelopes = _envelopes(found.candidates)
     findings = [_finding(sample, each, _row_part(each, keys, envelopes)) for each in found.candidates]
-    return Findings(findings, sorted(_options(sample, findings), key=Option.rank))
+    return findings, sorted(_options(sample, findings), key=Option.rank)
 
 
 def option(sample: Sample, sequence: Candidate, producer: Candidate | None = None, epoch: Candidate | None = None) -> Option:
@@ -345,30 +281,28 @@ def expectations(sample: Sample, found: Found, fields: Type) -> Iterator[dict[st
     """What the payload's fields hold in a sample, as expectations of the gate that only warn: no null, a range, a few values.
 
     There is no range of what rises or looks like a time, as the next record would be outside.
-
-    Args:
-        sample: The sample.
-        found: Its candidates.
-        fields: The fields of the payload.
     """
     for each in found.candidates:
         path, texts = each.source.argument.removeprefix("$."), [name for name in each.names if name is not None]
         kind = fields.at(path) if each.source.form in _IN_VALUES and _COLUMN.fullmatch(path) else None
         if kind is None or len(texts) < FEW:
             continue
+        read = _READ.get(kind.name, str)
+        try:
+            values = [None if name is None else read(name) for name in each.names]
+        except ValueError:  # in another topic the field is of another type
+            continue
         column, severity = {"column": f"payload.{path}"}, {"severity": "warn"}
         if len(texts) == len(each.names):
             yield {"expect_column_values_to_not_be_null": column | severity}
         if kind.name in _READ:
-            read = _READ[kind.name]
-            numbers = [None if name is None else read(name) for name in each.names]
             lowest, highest = min(map(read, texts)), max(map(read, texts))
-            steps = walk(sample.records, numbers)
-            if lowest < highest and steps.in_order < steps.records / 2 and not is_time(numbers, with_seconds=True):
+            steps = walk(sample.records, values)
+            if lowest < highest and steps.in_order < steps.records / 2 and not is_time(values, with_seconds=True):
                 limits = {"min_value": lowest, "max_value": highest}
                 yield {"expect_column_values_to_be_between": column | limits | severity}
-        elif kind.name == "STRING" and _are_few(values := sorted(set(texts)), len(texts)):
-            yield {"expect_column_values_to_be_in_set": column | {"value_set": values} | severity}
+        elif kind.name == "STRING" and _are_few(names := sorted(set(texts)), len(texts)):
+            yield {"expect_column_values_to_be_in_set": column | {"value_set": names} | severity}
 
 
 def _are_few(values: Sequence[str], records: int) -> bool:
@@ -474,11 +408,9 @@ def _kept_out(steps: Steps) -> str:
 def _not_producer(each: Candidate, names: set[str]) -> str | None:
     total = len(each.names)
     without = each.names.count(None)
-    if each.present and without == total and each.source.form == "field":
-        return f"it is of the type {each.kind}"
     if without > _SHARE_OUT * total:
         return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
-    if each.kind in (FRACTION, TRUTH):
+    if each.kind in NOBODY:
         return f"{each.kind} name nobody"
     if len(names) == 1:
         return "it is the same in all records, so it divides nothing"
@@ -549,9 +481,10 @@ def _with_extras(
         extras = [extra for extra in (producer, epoch) if extra is not None]
         if each.candidate in extras or not enough.isdisjoint(extra.source for extra in extras):
             continue
-        if each.not_sequence is None and not _is_named_so(producer, epoch):
-            continue
         tried = option(sample, each.candidate, producer, epoch)
+        # Extras that are not needed are proposed only where they have the names of what they would be.
+        if each.not_sequence is None and not all(tried.named()):
+            continue
         if fits(tried.steps) and tried.unread <= _SHARE_WRONG * len(sample.records):
             enough |= {extra.source for extra in extras}
             yield tried
@@ -569,12 +502,6 @@ def _is_clean(steps: Steps) -> bool:
 
 def _distinct(each: Finding) -> int:
     return len(set(each.candidate.numbers))
-
-
-def _is_named_so(producer: Candidate | None, epoch: Candidate | None) -> bool:
-    """Whether extras have the names of what they would be: only then they are proposed where none is needed."""
-    given = [(producer, _PRODUCER_NAMES), (epoch, _EPOCH_NAMES)]
-    return all(_is_named(each, names) for each, names in given if each is not None)
 
 
 def _is_named(each: Candidate, names: Sequence[str]) -> bool:

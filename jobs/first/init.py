@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from bronze.kafka import metadata
 from bronze.kafka import sample as kafka_sample
 from bronze.kafka.source import require_reachable
-from jobs.first import candidates, config_text, findings, json_values, registered
-from jobs.first.avro_values import MOST_BYTES
-from jobs.first.candidates import LITTLE_ENDIAN
+from jobs.first import candidates, config_text, findings, objects, registered
+from jobs.first.candidates import LITTLE_ENDIAN, NOBODY
 from jobs.first.config_text import Chosen, Parts, Value
+from jobs.first.objects import MOST_BYTES
 from jobs.process import exit_codes, output
 from jobs.process.atomic_file import whole
 from jobs.process.options import command_line
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from bronze.kafka.sample import Sample
     from jobs.first.candidates import Candidate, Found
-    from jobs.first.findings import Findings, Option
-    from jobs.first.json_values import Payload
+    from jobs.first.findings import Finding, Option
+    from jobs.first.objects import Payload
     from jobs.first.registered import Registered
     from lakehouse.settings.pipeline import Registry, Settings
 
@@ -93,18 +93,14 @@ Without one, a record that is sent again looks like a new one. The ways out:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line asks for.
+    """What the command line names; a person is asked for brokers, topics, root and registry where they are missing.
 
     Attributes:
-        brokers: The brokers; None to be asked.
-        topics: The topics; none to be asked.
-        root: Where the tables go; None to be asked.
-        config: The file to write.
         is_forced: Whether a file that is there is replaced.
         records: How many records are read.
         properties: Kafka client properties as `NAME=VALUE`.
         roles: What was named as `sequence`, `producer` and `epoch`, as `header:seq`; None for what is to be found.
-        registry: The URL of the schema registry; None to be asked where values look as one's do.
+        registry: The URL of the schema registry.
         registry_properties: Keys of `value.registry` as `NAME=VALUE`.
     """
 
@@ -121,20 +117,24 @@ class Asked:
 
     @property
     def registry_keys(self) -> dict[str, str]:
-        """The registry as `value.registry` of the config has it; empty if none is named."""
-        if self.registry is None:
-            return {}
-        pairs = dict(each.split("=", 1) for each in self.registry_properties)
-        return {"url": self.registry, **{name.strip(): value for name, value in pairs.items()}}
+        """The registry as `value.registry` of the config has it; empty if none is named.
+
+        Raises:
+            UsageError: A key of it is unknown, has no value, is a secret in plain text, or lacks the registry.
+        """
+        keys = _pairs("--registry-property", self.registry_properties, _REGISTRY_KEYS)
+        if keys and self.registry is None:
+            raise UsageError(
+                "--registry-property is given without --registry.",
+                where="--registry-property",
+                expected="both, or --registry alone",
+                next_step="Name the registry: --registry http://localhost:8081.",
+            )
+        return {} if self.registry is None else {"url": self.registry, **keys}
 
 
 def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json: bool) -> int:
-    """Look at a sample of the topics, say what was found, and write a config that runs.
-
-    Args:
-        asked: What the command line asks for.
-        ask: Asks a person; None if there is none to ask.
-        as_json: Whether the findings are printed as JSON.
+    """Look at a sample of the topics, say what was found, and write a config that runs; `ask` asks a person.
 
     Returns:
         0 if the config was written, 1 if nothing fits as the sequence.
@@ -145,20 +145,18 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
         RegistryError: A schema registry is named, and cannot be asked.
     """
     _require_free(asked)
-    _require_registry_properties(asked)
+    _ = asked.registry_keys  # wrong ones are named before anybody is asked
     extractors = {role: _extractor(role, text) for role, text in asked.roles.items() if text}
-    properties = _properties(asked.properties)
-    asked = _with_place(asked, properties, ask)
-    place = (asked.brokers or "", asked.topics, asked.root or _ROOT, properties)
-    settings = _settings(*place[:2], properties, asked, root=place[2])
-    registry = _registry(asked, properties)
-    sys.stderr.write(f"Reading a sample of {_listed(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
+    place = _place(asked, ask)
+    settings = _parse(config_text.text(place), asked)
+    registry = _registry(asked, place)
+    sys.stderr.write(f"Reading a sample of {_listed(place.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
     sample = kafka_sample.require(settings.kafka, asked.records)
     if registry is None and ask is not None and registered.schema_ids(sample.records):
         asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip() or None)
-        registry = _registry(asked, properties)
+        registry = _registry(asked, place)
     behind = _look(registry, sample) if registry else None
-    names = [*dict.fromkeys(each.topic for each in sample.records)] or asked.topics[:1]
+    names = [*dict.fromkeys(each.topic for each in sample.records)] or place.topics[:1]
     topics = [_topic(sample, [name], extractors, behind) for name in names]
     overall = topics[0] if len(topics) == 1 else _topic(sample, names, extractors, behind)
     options = [each for each in overall.options if all(each.label in topic.labels for topic in topics)]
@@ -168,8 +166,8 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
         chosen, own = _most_common(topics)
     value = None
     if chosen is not None:
-        parts = _parts(place, sample, chosen, options, given=extractors, found=overall.found)
-        parts = replace(parts, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
+        parts = replace(place, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
+        parts = _with_roles(parts, overall, chosen, options, extractors)
         parts = _with_values(parts, asked, overall, behind)
         value, written = parts.value, config_text.text(parts)
         _parse(written, asked)  # a config that cannot be read is written by nobody
@@ -191,14 +189,18 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
         return int(chosen is None)
     notes = [*_on_values(topics, behind)]
     if chosen is None:
-        answer, unfit = [*_nothing_fits(asked, topics, notes)], [each for each in topics if not each.options]
+        answer, unfit = [*_nothing_fits(place, topics, notes)], [each for each in topics if not each.options]
     else:
-        how = "as was asked" if "sequence" in extractors else _how(options)
+        hows = ("nothing fits all topics, and it fits the most", "the only one that fits", "the first of several that fit")
+        how = "as was asked" if "sequence" in extractors else hows[min(len(options), 2)]
         answer, unfit = [*_answer(chosen, own, how), *notes], topics
         proposed = " It proposes value.schema and expectations." if value and not value.registry else ""
         answer += [*_wrapped(f"Written: {asked.config}. It says why in its comments.{proposed}")]
         answer += ["", "Next:", *(f"  {command}" for command in commands)]
-    rest = ["", *_looked_at(overall, names, asked.topics), *_others(chosen, options), *_whys(unfit)] if sample.records else []
+    others = [each.label for each in options if each is not chosen]
+    fits_too = f"Fits too: {_listed(others)}; --sequence takes another. First are: {findings.ORDER}." if others else ""
+    looked_at = _looked_at(overall, names, place.topics)
+    rest = ["", *_wrapped(looked_at), *_wrapped(fits_too), *_whys(unfit)] if sample.records else []
     rest += [line for each in (behind.lines() if behind else ()) for line in _wrapped(each)]
     if len(answer) + len(rest) > _MOST_LINES:
         rest = [*rest[: max(0, _MOST_LINES - 1 - len(answer))], "--json has the rest."]
@@ -208,20 +210,16 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
 
 @dataclass(frozen=True)
 class Topic:
-    """What was found in a topic, or in several together.
+    """What was found in a topic, or in several together, of which `name` is the first.
 
     Attributes:
-        name: The topic; the first of several.
-        sample: The records.
-        found: What they hold.
-        judged: What each of it is good for.
         options: What fits as the sequence, with what was named on the command line; the best first.
     """
 
     name: str
     sample: Sample
     found: Found
-    judged: Findings
+    findings: Sequence[Finding]
     options: Sequence[Option]
 
     @property
@@ -238,21 +236,22 @@ def _topic(sample: Sample, names: Sequence[str], extractors: Mapping[str, Source
     """
     part = replace(sample, records=[each for each in sample.records if each.topic in names])
     found = candidates.find(part.records, behind)
-    judged = findings.judge(part, found)
+    judged, options = findings.judge(part, found)
     given = {role: _given(part, source, role, found, behind) for role, source in extractors.items()}
-    return Topic(names[0], part, found, judged, _possible(part, judged, given))
+    return Topic(names[0], part, found, judged, _possible(part, judged, options, given))
 
 
-def _with_place(asked: Asked, properties: Mapping[str, str], ask: Callable[[str, str | None], str] | None) -> Asked:
-    """What is asked for, with the brokers, the topics and the root that a person is asked for where they are missing.
+def _place(asked: Asked, ask: Callable[[str, str | None], str] | None) -> Parts:
+    """Brokers, topics, root and properties; a person is asked for those that are missing.
 
     Raises:
-        UsageError: One is missing, and there is nobody to ask.
+        UsageError: One is missing, and there is nobody to ask; or a property is wrong.
     """
+    properties = _pairs("--property", asked.properties)
     brokers = asked.brokers or _ask(ask, "Kafka's brokers, host:port", "localhost:9092", option="--brokers")
     topics = list(asked.topics)
     if not topics:
-        known = _topic_names(_settings(brokers, ["unknown"], properties, asked)) if ask else []
+        known = _topic_names(_parse(config_text.text(Parts(brokers, ["unknown"], _ROOT, properties)), asked)) if ask else []
         if known:
             shown = ", ".join(known[:_MOST_SHOWN]) + (", ..." if len(known) > _MOST_SHOWN else "")
             sys.stderr.write(f"Topics: {shown}\n")
@@ -261,7 +260,7 @@ def _with_place(asked: Asked, properties: Mapping[str, str], ask: Callable[[str,
     if not topics:
         raise UsageError("No topic is named.", where="--topic", next_step="Name one: --topic orders.")
     root = asked.root or (ask("Where the tables go: a folder, or s3://bucket/path", _ROOT) if ask else _ROOT)
-    return replace(asked, brokers=brokers, topics=topics, root=root)
+    return Parts(brokers, topics, root, properties)
 
 
 def _require_free(asked: Asked) -> None:
@@ -285,22 +284,27 @@ def _ask(ask: Callable[[str, str | None], str] | None, question: str, default: s
     return ask(question, default)
 
 
-def _properties(given: Sequence[str]) -> dict[str, str]:
-    """The Kafka properties.
+def _pairs(option: str, given: Sequence[str], known: Sequence[str] = ()) -> dict[str, str]:
+    """The names and values of an option that may be repeated.
 
     Raises:
-        UsageError: One has no value, or is a secret in plain text.
+        UsageError: One has no value or an unknown name, or is a secret in plain text.
     """
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not (name.strip() and equals):
-            raise UsageError(
-                "--property needs a name and a value.", where="--property", expected="NAME=VALUE", next_step="See --help."
-            )
         name = name.strip()
-        if (smells_of_secret(name) and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
-            raise _plain_secret("--property", name)
+        if not (name and equals and value.strip()) or (known and name not in known):
+            raise UsageError(
+                f"{option} needs a name and a value.",
+                where=option,
+                observed=shortened(name, 60),
+                expected="NAME=VALUE" + (f", with one of {', '.join(known)}" if known else ""),
+                next_step="See --help.",
+            )
+        is_secret = name == "password" if known else smells_of_secret(name)  # the key of a registry is a file
+        if (is_secret and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
+            raise _plain_secret(option, name)
         found[name] = value
     return found
 
@@ -315,34 +319,7 @@ def _plain_secret(option: str, name: str) -> UsageError:
     )
 
 
-def _require_registry_properties(asked: Asked) -> None:
-    """Raise if a key of the registry is unknown, has no value, or is a secret in plain text.
-
-    Raises:
-        UsageError: As said.
-    """
-    for text in asked.registry_properties:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if name not in _REGISTRY_KEYS or not (equals and value):
-            raise UsageError(
-                "--registry-property needs the name of a key and a value.",
-                where="--registry-property",
-                observed=shortened(name, 60),
-                expected=f"NAME=VALUE, with one of {', '.join(_REGISTRY_KEYS)}",
-                next_step="For example --registry-property ca=registry-ca.pem.",
-            )
-        if name == "password" and not _REFERENCE.search(value):
-            raise _plain_secret("--registry-property", name)
-    if asked.registry_properties and asked.registry is None:
-        raise UsageError(
-            "--registry-property is given without --registry.",
-            where="--registry-property",
-            expected="both, or --registry alone",
-            next_step="Name the registry: --registry http://localhost:8081.",
-        )
-
-
-def _registry(asked: Asked, properties: Mapping[str, str]) -> Registry | None:
+def _registry(asked: Asked, place: Parts) -> Registry | None:
     """The registry that is named; None if none is.
 
     Raises:
@@ -350,11 +327,8 @@ def _registry(asked: Asked, properties: Mapping[str, str]) -> Registry | None:
     """
     if asked.registry is None:
         return None
-    roles = {"sequence": Chosen(Source("offset"), ())}
-    value = Value("json", "value STRING", asked.registry_keys)
-    place = (asked.brokers or "", asked.topics, asked.root or _ROOT, properties)
     try:
-        settings = _parse(config_text.text(Parts(*place, "", roles, value=value)), asked)
+        settings = _parse(config_text.text(replace(place, value=Value("json", "value STRING", asked.registry_keys))), asked)
     except ConfigMistakesError as error:
         first = error.mistakes[0]
         raise UsageError(
@@ -411,14 +385,6 @@ def _extractor(role: str, text: str) -> Source:
     )
 
 
-def _settings(
-    brokers: str, topics: Sequence[str], properties: Mapping[str, str], asked: Asked, *, root: str = _ROOT
-) -> Settings:
-    """The settings of what is given so far, to reach the brokers with: its sequence is none."""
-    roles = {"sequence": Chosen(Source("offset"), ())}
-    return _parse(config_text.text(Parts(brokers, topics, root, properties, "", roles)), asked)
-
-
 def _parse(text: str, asked: Asked) -> Settings:
     """Read a config; without the variables that would override it, so that its own text is in order."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
@@ -445,7 +411,8 @@ def _given(sample: Sample, source: Source, role: str, found: Found, behind: Regi
         source = replace(source, form="prefixed_json")
     each = candidates.candidate(source, candidates.records_of(sample.records, behind))
     is_number = each.readable > 0 and not each.kind.endswith(LITTLE_ENDIAN)
-    is_read = any(name is not None for name in each.names) if role == "producer" else is_number
+    is_name = any(name is not None for name in each.names) and not (source.form == "field" and each.kind in NOBODY)
+    is_read = is_name if role == "producer" else is_number
     if sample.records and not is_read and source.form != "custom":
         known = ", ".join(printable(other.label) for other in found.candidates[:_MOST_SHOWN])
         records = f"{len(sample.records):,} records of {sample.records[0].topic}"
@@ -464,17 +431,19 @@ def _given(sample: Sample, source: Source, role: str, found: Found, behind: Regi
     return each
 
 
-def _possible(sample: Sample, judged: Findings, given: Mapping[str, Candidate]) -> Sequence[Option]:
+def _possible(
+    sample: Sample, judged: Sequence[Finding], options: Sequence[Option], given: Mapping[str, Candidate]
+) -> Sequence[Option]:
     """The options under what was named, the best first."""
     sequence, producer, epoch = (given.get(role) for role in ROLES)
     if sequence is not None and producer is None and epoch is None:
-        same = [each for each in judged.options if each.sequence.source == sequence.source]
+        same = [each for each in options if each.sequence.source == sequence.source]
         return same[:1] or [findings.option(sample, sequence)]
     if sequence is not None:
         return [findings.option(sample, sequence, producer, epoch)]
     if producer is None and epoch is None:
-        return judged.options
-    return findings.with_given(sample, judged.findings, producer, epoch)
+        return options
+    return findings.with_given(sample, judged, producer, epoch)
 
 
 def _choose(options: Sequence[Option], ask: Callable[[str, str | None], str] | None) -> Option | None:
@@ -500,28 +469,18 @@ def _most_common(topics: Sequence[Topic]) -> tuple[Option, dict[str, Option]]:
 
 def _otherwise(each: Option, top: Option) -> dict[str, Any]:
     """What a topic has of its own; null is what the others have and it has not."""
-    extractors = {role: [_spelled(getattr(option, role)) for option in (each, top)] for role in ROLES}
-    return {role: own for role, (own, other) in extractors.items() if own != other}
-
-
-def _spelled(each: Candidate | None) -> dict[str, Any] | None:
-    return config_text.extractor(each.source) if each else None
+    found = {role: (getattr(each, role), getattr(top, role)) for role in ROLES}
+    sources = {role: [one and config_text.extractor(one.source) for one in pair] for role, pair in found.items()}
+    return {role: own for role, (own, other) in sources.items() if own != other}
 
 
 def _labels(chosen: Option) -> dict[str, str]:
     return {role: each.label for role in ROLES if (each := getattr(chosen, role)) is not None}
 
 
-def _parts(
-    place: tuple[str, Sequence[str], str, Mapping[str, str]],
-    sample: Sample,
-    chosen: Option,
-    options: Sequence[Option],
-    *,
-    given: Mapping[str, Source],
-    found: Found,
-) -> Parts:
-    brokers, topics, root, properties = place
+def _with_roles(parts: Parts, overall: Topic, chosen: Option, options: Sequence[Option], given: Mapping[str, Source]) -> Parts:
+    """What is written from, with sequence, producer and epoch, and why they were chosen."""
+    sample = overall.sample
     about = f"Written by `tidemark init` from a sample of {len(sample.records):,} records."
     if not sample.records:
         about = "Written by `tidemark init`; there were no records to look at, so nothing below is checked against any."
@@ -540,7 +499,7 @@ def _parts(
     roles = {"sequence": Chosen(chosen.sequence.source, why)}
     roles["producer"] = _extra(chosen.producer, "producer", given, "Without it the sequence does not rise within a partition.")
     roles["epoch"] = _extra(chosen.epoch, "epoch", given, "Where it rises, the sequence starts anew.")
-    return Parts(brokers, topics, root, properties, about, roles, schema_ids=_all_ids(found.schema_ids))
+    return replace(parts, about=about, roles=roles, schema_ids=_all_ids(overall.found.schema_ids))
 
 
 def _all_ids(ids: Mapping[str, Sequence[int]]) -> list[int]:
@@ -582,7 +541,7 @@ def _with_values(parts: Parts, asked: Asked, overall: Topic, behind: Registered 
 
 def _of_json(overall: Topic) -> Value | None:
     """How JSON values would be decoded, with the types of the sample; None if the values are no JSON."""
-    payload = json_values.payload(overall.found.json_kinds)
+    payload = objects.payload(overall.found.json_kinds)
     if not payload.schema or overall.found.no_json > _SHARE_NO_JSON * len(overall.sample.records):
         return None
     columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
@@ -646,12 +605,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
 
 
-def _how(options: Sequence[Option]) -> str:
-    if not options:
-        return "nothing fits all topics, and it fits the most"
-    return "the first of several that fit" if len(options) > 1 else "the only one that fits"
-
-
 def _answer(chosen: Option, own: Mapping[str, Option], how: str) -> Iterator[str]:
     """The sequence, the producer and the epoch."""
     sequence, producer, epoch = (
@@ -667,10 +620,10 @@ def _answer(chosen: Option, own: Mapping[str, Option], how: str) -> Iterator[str
         yield f"{len(own) - _MOST_NAMED:,} further topics have their own, too: see the config."
 
 
-def _nothing_fits(asked: Asked, topics: Sequence[Topic], notes: Sequence[str]) -> Iterator[str]:
+def _nothing_fits(place: Parts, topics: Sequence[Topic], notes: Sequence[str]) -> Iterator[str]:
     """Which topics have no sequence, and what can be done."""
     if not topics[0].sample.records:
-        none = f"{_listed(asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
+        none = f"{_listed(place.topics)}: no records yet, so there is nothing to look at, and no config was written."
         yield from _wrapped(f"{none} Send some, or name what the records will have: --sequence header:seq")
         return
     lacking = [each.name for each in topics if not each.options]
@@ -678,18 +631,12 @@ def _nothing_fits(asked: Asked, topics: Sequence[Topic], notes: Sequence[str]) -
     if others := [f"{each.name} ({each.options[0].label})" for each in topics if each.options]:
         said += f" The others have one: {_listed(others)}. Without --topic {_listed(lacking[:1])}, init writes their config."
     yield from [*_wrapped(said), *notes]
-    names = (str(asked.brokers).partition(",")[0], lacking[0])
+    names = (place.brokers.partition(",")[0], lacking[0])
     broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
     yield from _WAYS.format(broker=broker, topic=topic).splitlines()
 
 
-def _others(chosen: Option | None, options: Sequence[Option]) -> Iterator[str]:
-    """What fits too."""
-    if others := [each.label for each in options if each is not chosen]:
-        yield from _wrapped(f"Fits too: {_listed(others)}; --sequence takes another. First are: {findings.ORDER}.")
-
-
-def _looked_at(overall: Topic, names: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
+def _looked_at(overall: Topic, names: Sequence[str], wanted: Sequence[str]) -> str:
     """How much was looked at, and what could not be."""
     sample, found = overall.sample, overall.found
     records = f"{len(sample.records):,} of {sample.available:,} records of {_listed(names)}"
@@ -703,13 +650,13 @@ def _looked_at(overall: Topic, names: Sequence[str], wanted: Sequence[str]) -> I
     said += f" {found.left_out:,} further names were not looked at." if found.left_out else ""
     if found.unnamed:
         said += f" {len(found.unnamed):,} names that no extractor can spell were left out: {_listed(found.unnamed)}."
-    yield from _wrapped(said)
+    return said
 
 
 def _whys(topics: Sequence[Topic]) -> Iterator[str]:
     """Why the rest of each topic is no sequence: of numbers first, and of what the most records have."""
     for topic in topics[:_MOST_NAMED]:
-        unfit = [each for each in topic.judged.findings if each.not_sequence is not None]
+        unfit = [each for each in topic.findings if each.not_sequence is not None]
         unfit.sort(key=lambda each: (not each.candidate.readable, -each.candidate.present))
         rows = [(each.candidate.label, each.not_sequence) for each in unfit[: max(2, _MOST_WHYS // len(topics))]]
         left = len(unfit) - len(rows)
@@ -764,7 +711,7 @@ def _plain(settings: Settings, overall: Topic, topics: Sequence[Topic]) -> dict[
         "available": sample.available,
         "partitions": len(sample.partitions),
         "is_cut_short": sample.is_cut_short,
-        "candidates": [{**each.to_json(), "topic": topic.name} for topic in topics for each in topic.judged.findings],
+        "candidates": [{**each.to_json(), "topic": topic.name} for topic in topics for each in topic.findings],
         "key": {"present": found.keys, "not_sequence": _KEY},
         "offset": {"present": len(sample.records), "not_sequence": _OFFSET},
         "unnamed": list(found.unnamed[:_MOST_SHOWN]),

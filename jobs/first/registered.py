@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from jobs.first import json_values
-from jobs.first.avro_values import MOST_BYTES, Decoder, Steps
-from jobs.first.json_values import MOST_FIELDS, ODD, Payload
+from jobs.first import objects
+from jobs.first.objects import MOST_BYTES, MOST_FIELDS, ODD, Decoder, Payload, Steps
 from lakehouse.errors import RegistryError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.on_driver import Object, Record
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Sampled
-    from lakehouse.extract.on_driver import OfOtherType
+    from lakehouse.extract.sources import Form
     from lakehouse.settings.registry import Registry
 
 Format = Literal["avro", "json"]
 _FORMATS: dict[str, Format] = {"AVRO": "avro", "JSON": "json"}
+_FORMS: dict[str | None, Form] = {"avro": "field", "json": "prefixed_json"}
 _MOST_UNASKED = 20
 """The ids of values that look as a registry's do, where nobody has named one."""
 _MOST_IDS, _MOST_ASKED = 256, 100
@@ -41,10 +41,7 @@ Place = tuple[str, int, int]
 def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UNASKED) -> dict[str, list[int]]:
     """The ids that the values of a topic begin with, for each topic whose values look as a schema registry's do.
 
-    Args:
-        sample: The records.
-        share: The share of a topic's values that have to begin so.
-        most: How many ids they may have.
+    A share of its values has to begin so, with at most `most` different ids.
     """
     found: dict[str, Counter[int]] = {}
     for each in sample:
@@ -71,11 +68,10 @@ class Schema(NamedTuple):
 
     Attributes:
         kind: AVRO, JSON, PROTOBUF or another word of the registry's.
-        fields: The fields of a payload by it; none where there are none.
+        fields: The fields of a payload by it.
         left_out: What cannot be one, by its path, with the reason.
         why: Why no field is looked at by it; None if they are.
         written: For Avro: the schema of records with one of the fields only, by its name.
-        decoder: For Avro: what decodes them here.
     """
 
     kind: str
@@ -105,18 +101,18 @@ class Registered:
     formats: Mapping[str, Format] = field(default_factory=dict)
     payloads: Mapping[Format, Payload] = field(default_factory=dict)
     undecoded: int = 0
-    _decoded: Mapping[Place, Mapping[str, bytes | OfOtherType]] = field(default_factory=dict)
+    _documents: Mapping[Place, Object | None] = field(default_factory=dict)
 
     def record(self, each: Sampled) -> Record:
-        """A record as extractors read it, with the fields of its value."""
-        return Record(each.value, each.headers or (), each.offset, self._decoded.get(each[:3]))
+        """A record as extractors read it, with its decoded value."""
+        return Record(each.value, each.headers or (), each.offset, self._documents.get(each[:3]))
 
     def lines(self) -> Iterator[str]:
         """What was found out, in sentences for a terminal."""
         if not self.ids:
             yield "The registry was not asked: the values do not begin with a zero byte and the id of a schema."
             return
-        kinds = [f"{number} ({_kind(each)})" for number, each in self.schemas.items()]
+        kinds = [f"{number} ({printable(shortened(each.kind, _LONGEST_KIND))})" for number, each in self.schemas.items()]
         yield f"The registry has the schemas of these values: {', '.join(kinds)}."
         for number, each in self.schemas.items():
             if each.why is not None:
@@ -141,21 +137,13 @@ class Registered:
             "undecoded": self.undecoded,
         }
 
-    def is_json(self, topic: str) -> bool:
-        """Whether the values of a topic are JSON behind the prefix."""
-        return self.formats.get(topic) == "json"
-
-
-def _kind(schema: Schema) -> str:
-    return printable(shortened(schema.kind, _LONGEST_KIND))
+    def form(self, topic: str) -> Form:
+        """The form of the extractors that read the decoded values of a topic; `json` where none are decoded."""
+        return _FORMS.get(self.formats.get(topic), "json")
 
 
 def look(settings: Registry, sample: Sequence[Sampled]) -> Registered:
     """Ask a registry for the schemas of a sample, and decode its values.
-
-    Args:
-        settings: The registry.
-        sample: The records.
 
     Raises:
         RegistryError: The registry cannot be reached, refuses, or gives none of the schemas.
@@ -217,29 +205,26 @@ def _avro(text: str) -> Schema:
 def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
     """Find each topic's format and fields, and decode its values."""
     formats = {topic: each for topic in found.ids if (each := _format(found, topic, sample)) is not None}
-    payloads = {each: _payload(each, found, formats, sample) for each in dict.fromkeys(formats.values())}
+    steps, documents = Steps(), dict[Place, Object | None]()
+    for record in sample:
+        if record.value is not None and record.topic in formats:
+            documents[record[:3]] = _document(record.value, formats[record.topic], found.schemas, steps)
+    # A JSON Schema is not followed: the fields and their types are those of the sample.
+    json = objects.payload(objects.kinds(each for place, each in documents.items() if formats[place[0]] == "json"))
+    avro = _avro_payload(found, {topic for topic, each in formats.items() if each == "avro"})
+    payloads = {each: avro if each == "avro" else json for each in dict.fromkeys(formats.values())}
     _without_conflicts(payloads)
     formats = {topic: each for topic, each in formats.items() if payloads[each].schema}
-    decoded: dict[Place, Mapping[str, bytes | OfOtherType]] = {}
-    steps, undecoded = Steps(), 0
-    for record in sample:
-        value, written = record.value, formats.get(record.topic)
-        if value is None or written is None:
-            continue
-        if written == "json":
-            undecoded += _object(value) is None
-            continue
-        schema = found.schemas.get(schema_id(value) or 0)
-        fields = schema.decoder.fields(without_prefix(value) or b"", steps) if schema and schema.decoder else None
-        if fields is None:
-            undecoded += 1
-        else:
-            decoded[record[:3]] = fields
-    return replace(found, formats=formats, payloads=payloads, undecoded=undecoded, _decoded=decoded)
+    documents = {place: each for place, each in documents.items() if place[0] in formats}
+    undecoded = sum(each is None for each in documents.values())
+    return replace(found, formats=formats, payloads=payloads, undecoded=undecoded, _documents=documents)
 
 
-def _object(value: bytes) -> Object | None:
-    """The JSON object behind the prefix of a value; None if there is none, or it is too long to be looked at."""
+def _document(value: bytes, written: Format, schemas: Mapping[int, Schema], steps: Steps) -> Object | None:
+    """The object that follows the prefix of a value; None if there is none, or it would take too long to look at."""
+    if written == "avro":
+        schema = schemas.get(schema_id(value) or 0)
+        return schema.decoder.document(without_prefix(value) or b"", steps) if schema and schema.decoder else None
     found = Record(value).behind_prefix.json if len(value) <= MOST_BYTES else None
     return found if isinstance(found, Object) else None
 
@@ -253,15 +238,6 @@ def _format(found: Registered, topic: str, sample: Sequence[Sampled]) -> Format 
         if schema is not None and schema.why is None:
             counted[_FORMATS[schema.kind]] += times
     return counted.most_common(1)[0][0] if counted else None
-
-
-def _payload(each: Format, found: Registered, formats: Mapping[str, Format], sample: Sequence[Sampled]) -> Payload:
-    topics = {topic for topic, written in formats.items() if written == each}
-    if each == "avro":
-        return _avro_payload(found, topics)
-    # A JSON Schema is not followed: the fields and their types are those of the sample.
-    values = (_object(record.value) for record in sample if record.topic in topics and record.value is not None)
-    return json_values.payload(json_values.kinds(values))
 
 
 def _avro_payload(found: Registered, topics: set[str]) -> Payload:

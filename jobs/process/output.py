@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -44,6 +44,8 @@ def _put(text: str) -> None:
 def plain(value: Any) -> Any:
     r"""Convert a value to JSON types. Bytes become text if they are UTF-8, else `0x` and hexadecimal digits.
 
+    A data class becomes an object of its fields, `class_` as `class`.
+
     >>> plain({"key": b"A", "value": b"\xff", "amount": Decimal("1.5")})
     {'key': 'A', 'value': '0xff', 'amount': 1.5}
     """
@@ -51,6 +53,8 @@ def plain(value: Any) -> Any:
         return {str(plain(key)): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
+    if is_dataclass(value):
+        return {name.rstrip("_"): plain(part) for name, part in vars(value).items()}
     return _scalar(value)
 
 
@@ -175,7 +179,7 @@ def into(file: Path | None) -> Iterator[None]:
 def write_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     """Print what was checked on stdout: a line per check, and where it failed what was expected and comes next; or JSON."""
     if as_json:
-        write_json([asdict(finding) for finding in findings])
+        write_json(findings)
         return
     width = max(len(each.name) for each in findings) + 2
     for each in findings:

@@ -96,12 +96,7 @@ def status(
         most_streams: The maximum number of streams to list; None for all.
 
     Returns:
-        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record is accepted) and
-        `stream_count` (their total), `partitions` (per partition the number of its streams, and their highest watermark,
-        last_offset and load_seq), `missing` (per contiguous stream that lacks sequences: how many, in how many ranges; if asked
-        for) and `missing_count` (how many such streams there are), `totals` (records per class over all loads), `last_load`,
-        `unfinished_load`, `rejects`, `kept_aside` (records that expectations kept out of Gold, by state), `gate` (the last gate
-        run, with the `decision` on it) and `published`.
+        The fields of `tidemark.answers.Status` as plain data, without those of the lag.
 
     Raises:
         TidemarkError: A table exists but cannot be read.

@@ -126,17 +126,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     """What became of one record, and the record as Bronze holds it.
 
     Returns:
-        topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
-        `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `is_undecodable`, whether
-        Silver holds its value as bytes alone, because the payload's format does not fit; `misfit`, the field of an undecodable
-        JSON value that is not of its type, and what it has, or why no sequence, producer or epoch could be read from a JSON
-        value; `load` with run, Bronze versions and the watermark before and after;
-        `passed_by`, the record of the same load that had moved the watermark past a late one;
-        `settled`, who released or discarded it in which load, and why; `winner`, the record that had a duplicate's or
-        collision's sequence first; `gate`, the last audit of the load, or of the release;
-        `decision`, what an operator decided after the gate failed; `published`; and `aside`, which expectations kept the record
-        out of Gold, its state there, and who settled that. What does not apply is None.
-        Second, the columns of `bronze_records`.
+        The fields of `tidemark.answers.Fate` as plain data; what does not apply is None. And the columns of `bronze_records`.
 
     Raises:
         TidemarkError: Bronze holds no such record.

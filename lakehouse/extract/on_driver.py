@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.extract.written import without_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lakehouse.extract.sources import Source
 
@@ -92,18 +92,6 @@ _IN_WORDS = {
 _PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_float=_digits, parse_constant=_constant)
 
 
-class OfOtherType(NamedTuple):
-    """A field of a type that no sequence, producer or epoch is read from.
-
-    Attributes:
-        type: The type, in words.
-        text: What the field holds, as text.
-    """
-
-    type: str
-    text: str
-
-
 @dataclass(frozen=True)
 class Record:
     """What extractors read of a record.
@@ -112,13 +100,13 @@ class Record:
         value: The value's bytes; None for a tombstone.
         headers: The headers in their order.
         offset: Its offset.
-        fields: The fields of a decoded value that are not null, by their paths; None where nobody decoded it.
+        decoded: The value as JSON has it, where it was decoded from another format; else None.
     """
 
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
     offset: int = 0
-    fields: Mapping[str, bytes | OfOtherType] | None = None
+    decoded: Object | None = None
 
     @property
     def json(self) -> Any:
@@ -228,9 +216,11 @@ def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes
         case "offset":
             return b"%d" % record.offset, None
         case "custom" | "field":  # no field has a function's name
-            return _field((record.fields or {}).get(source.argument))
+            return _at_path(record.decoded, f".{source.argument}", is_name=is_name)
         case "json" | "prefixed_json" if value is not None:
-            return _at_path(record if source.form == "json" else record.behind_prefix, source.argument, is_name=is_name)
+            found = record if source.form == "json" else record.behind_prefix
+            problem = "missing" if found.value is None else found.json_problem
+            return (None, problem) if problem else _at_path(found.json, source.argument, is_name=is_name)
         case "bytes" if value is not None:
             start, end = (int(bound) for bound in source.argument.split(":"))
             return (None, "missing") if len(value) < end else (value[start:end], None)
@@ -246,16 +236,8 @@ def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:
     return (None, "null") if values[0] is None else (values[0], None)
 
 
-def _field(found: bytes | OfOtherType | None) -> tuple[bytes | None, str | None]:
-    if isinstance(found, OfOtherType):
-        return None, "not_a_whole_number"
-    return found, "missing" if found is None else None
-
-
-def _at_path(record: Record, path: str, *, is_name: bool) -> tuple[bytes | None, str | None]:
-    if record.value is None or record.json_problem:
-        return None, record.json_problem or "missing"
-    found, is_repeated = record.json, False
+def _at_path(found: Any, path: str, *, is_name: bool) -> tuple[bytes | None, str | None]:
+    is_repeated = False
     for step, index, quoted in _STEP.findall(path):
         if index:
             found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None

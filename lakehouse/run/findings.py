@@ -1,4 +1,4 @@
-"""Findings: what a check looked at, whether it holds, and what to do if it does not."""
+"""Findings: what a check or the breaker looked at, whether it holds, and what to do if it does not."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ _MOST_COUNTED = 1_000
 
 @dataclass(frozen=True)
 class Violation:
-    """One place where something does not hold.
-
-    Attributes:
-        where: The table, and in it the file, version, load, stream or offset.
-        observed: What was found there.
-        expected: What should be there.
-    """
+    """One place where something does not hold: a table, and in it the file, version, load, stream or offset."""
 
     where: str
     observed: str
@@ -30,16 +24,33 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The outcome of one check.
+class Trip:
+    """Why the breaker would stop a load.
 
     Attributes:
-        check: The check's name.
+        what: What looks wrong.
+        where: The load, or the stream.
+        observed: What was counted.
+        expected: What is allowed, and the config key that sets it.
+    """
+
+    what: str
+    where: str
+    observed: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a verification.
+
+    Attributes:
+        check: Its name.
         ok: Whether it holds.
-        where: What was looked at; if the check does not hold, the first violation's place.
+        where: What was looked at; if it does not hold, the first place where it does not.
         observed: What was found.
         expected: What should have been found.
-        next_step: What to do; empty if the check holds.
+        next_step: What to do; empty if it holds.
     """
 
     check: str
@@ -50,33 +61,22 @@ class Finding:
     next_step: str = ""
 
 
-def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Finding:
-    """The finding of a check: its first violation and how many more there are, or that it holds.
-
-    Args:
-        check: The check's name.
-        violations: What does not hold, the root cause first.
-        where: What was looked at.
-        holds: What is true if there is no violation.
-        next_step: What to do if there is one.
+def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Check:
+    """The outcome of a check: its first violation, which is the cause of the others, and their count; or that it `holds`.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
-    Finding(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
+    Check(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
     """
     found = list(islice(violations, _MOST_COUNTED + 1))
     if not found:
-        return Finding(check, ok=True, where=where, observed=holds, expected=holds)
+        return Check(check, ok=True, where=where, observed=holds, expected=holds)
     first, more = found[0], len(found) - 1
     counted = f"{first.observed}; {more if more < _MOST_COUNTED else f'{_MOST_COUNTED} or'} more" if more else first.observed
-    return Finding(check, ok=False, where=first.where, observed=counted, expected=first.expected, next_step=next_step)
+    return Check(check, ok=False, where=first.where, observed=counted, expected=first.expected, next_step=next_step)
 
 
-def require_sound(findings: Iterable[Finding]) -> None:
-    """Raise the first failed check, which by the order of the checks is the cause of those that fail after it.
-
-    Raises:
-        TableStateError: A check does not hold.
-    """
+def require_sound(findings: Iterable[Check]) -> None:
+    """Raise a TableStateError for the first failed check, which by their order is the cause of those that fail after it."""
     for each in findings:
         if not each.ok:
             raise TableStateError(

@@ -268,21 +268,6 @@ def misfit(written: Writer | str, wanted: Type) -> str | None:
     return None
 
 
-def not_a_key(given: Any, named: Mapping[str, Any]) -> str | None:
-    """The type in words, if no sequence, producer or epoch can be read from it; None if one can.
-
-    >>> not_a_key(["null", "double"], {}), not_a_key(["null", "long"], {})
-    ('double', None)
-    """
-    try:
-        _Projection(named).of(given, KEY, "")
-    except AvroSchemaError:
-        others = [each for each in given if each != "null"] if isinstance(given, list) else [given]
-        only = others[0] if len(others) == 1 else given
-        return _told(named.get(only, only) if isinstance(only, str) else only)
-    return None
-
-
 def fields(written: Writer) -> tuple[Type, dict[str, str]]:
     """Return the fields that a payload can have of such values without loss, and why others cannot be fields, by path.
 

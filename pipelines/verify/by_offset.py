@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED, REPLAY
 from lakehouse.extract.kinds import by_topic
-from lakehouse.run.findings import Finding, Violation, finding
+from lakehouse.run.findings import Check, Violation, finding
 from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import WORD_BITS
 from lakehouse.spark.interval_join import any_of, at
@@ -54,7 +54,7 @@ class Offsets:
         self._has_producers = any(row["producer"] is not None for row in pins.loads)
         self._columns = words.CONTENT if rules is None else (*words.CONTENT, "headers", *_again(rules))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Check]:
         """The checks by offset, causes before consequences."""
         pins = self._pins
         rows = self._compared(is_doubled=bool(pins.count(REPLAY)))

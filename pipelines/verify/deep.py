@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from lakehouse.run.context import Run
-    from lakehouse.run.findings import Finding
+    from lakehouse.run.findings import Check
     from pipelines.verify.snapshot import Pins
 
 _OUT = (
@@ -46,7 +46,7 @@ def rules(spark: SparkSession, run: Run, pins: Pins) -> Rules | None:
     return Rules.from_json(loads[0]["rules"]) if loads else None
 
 
-def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
+def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Check]:
     """The slow checks, in this order: files, what Bronze read of its records, payloads, decisions."""
     for name in pins.versions:
         rows = pins.read(spark, run, name)

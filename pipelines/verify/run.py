@@ -22,7 +22,7 @@ from lakehouse.delta import log_files, small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import headline
-from lakehouse.run.findings import Finding, Violation, finding
+from lakehouse.run.findings import Check, Violation, finding
 from lakehouse.table import (
     GOLD_LATEST,
     GOLD_RECORDS,
@@ -65,14 +65,14 @@ def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]
 
     Returns:
         ok; is_deep; last_load_seq and published_load_seq, the last loads that were checked; open_claim, the load that the next
-        run finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Finding`); seconds.
+        run finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Check`); seconds.
 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
     started = time.monotonic()
     result: dict[str, object] = {"is_deep": is_deep, "last_load_seq": None, "published_load_seq": None, "open_claim": None}
-    found: list[Finding] = []
+    found: list[Check] = []
     try:
         for each in _checks(spark, run, result, is_deep=is_deep):
             found.append(_with_history(spark, run, each))
@@ -83,7 +83,7 @@ def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]
     return {"ok": ok, **result, "checks": [asdict(each) for each in found], "seconds": round(time.monotonic() - started, 3)}
 
 
-def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep: bool) -> Iterator[Finding]:
+def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep: bool) -> Iterator[Check]:
     files = list(_files(run))
     yield from files
     if not all(each.ok for each in files):
@@ -102,7 +102,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
         yield from deep.findings(spark, run, pins)
 
 
-def _files(run: Run) -> Iterator[Finding]:
+def _files(run: Run) -> Iterator[Check]:
     """Check the tables' files under a root; those of a catalog are its own, and reading finds what is missing."""
     root = files_of(run.lakehouse)
     if root is None:
@@ -117,7 +117,7 @@ def _files(run: Run) -> Iterator[Finding]:
     yield finding("files_are_there", files, where=root.place, holds=there, next_step=LOG_OUT)
 
 
-def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
+def _ledger(run: Run, pins: Pins) -> Iterator[Check]:
     ledger, marks = str(run.table(SILVER_LOADS)), str(run.table(SILVER_WATERMARKS))
     told = f"{pins.finished:,} finished loads" + (f", load {pins.open_claim} claimed" if pins.open_claim else "")
     yield finding("claims", ledger_checks.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=SILVER_OUT)
@@ -130,7 +130,7 @@ def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
     yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=SILVER_OUT)
 
 
-def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
+def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Check]:
     silver, rejects = str(run.table(SILVER_RECORDS)), str(run.table(SILVER_REJECTS))
     rows = pins.read(spark, run, SILVER_RECORDS)
     # An open claim's rows may be there or not. Rows that name no load, or one that was never claimed, are checked.
@@ -150,7 +150,7 @@ def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     yield finding("rejects_match_ledger", listed, where=rejects, holds=out, next_step=SILVER_OUT)
 
 
-def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
+def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Check]:
     health, latest = str(run.table(GOLD_STREAM_HEALTH)), str(run.table(GOLD_LATEST))
     columns = (*STREAM, "load_seq", *_HEALTH, "epoch", "high_watermark")
     found = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), columns, version=pins.versions[GOLD_STREAM_HEALTH])
@@ -163,7 +163,7 @@ def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
         yield finding("one_latest_per_key", twice, where=latest, holds="each key once", next_step=GOLD_OUT)
 
 
-def _latest(spark: SparkSession, run: Run, pins: Pins) -> Finding:
+def _latest(spark: SparkSession, run: Run, pins: Pins) -> Check:
     """Check that gold_latest has the record of each key that the rule names; skipped while a publish is under way."""
     where, holds = str(run.table(GOLD_LATEST)), "the record of each key that is the latest"
     records = pins.read(spark, run, GOLD_RECORDS)
@@ -206,7 +206,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
             yield Violation(where, f"{observed.get(key, 'no row')}", f"{expected.get(key, 'no row')}")
 
 
-def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
+def _with_history(spark: SparkSession, run: Run, found: Check) -> Check:
     """Add to a failed finding the operations on its tables that Tidemark does not perform."""
     place = found.where.split(",")[0]
     named = [name for name in TABLE_NAMES if name in place and "/" not in place]
@@ -221,7 +221,7 @@ def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
     return replace(found, observed="; ".join([found.observed, *foreign[:3]]))
 
 
-def _unreadable(run: Run, error: Exception) -> Finding:
+def _unreadable(run: Run, error: Exception) -> Check:
     """The finding for a data file that cannot be read.
 
     Raises:
@@ -232,6 +232,4 @@ def _unreadable(run: Run, error: Exception) -> Finding:
         raise error
     file = _DATA_FILE.search(text)
     where = file[0] if file else run.lakehouse.folder("")
-    return Finding(
-        "files_can_be_read", ok=False, where=where, observed=headline(text), expected="whole pages", next_step=LOG_OUT
-    )
+    return Check("files_can_be_read", ok=False, where=where, observed=headline(text), expected="whole pages", next_step=LOG_OUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import reduce
 from itertools import islice
 from operator import and_, itemgetter
@@ -30,6 +30,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
+from lakehouse.run.findings import Trip
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
@@ -99,22 +100,6 @@ class _Limit(NamedTuple):
         return kept_out >= _FEWEST and kept_out > self.share * records
 
 
-class Trip(NamedTuple):
-    """Why the breaker opens.
-
-    Attributes:
-        what: What looks wrong, in words.
-        where: The load, or the stream.
-        observed: What was counted.
-        expected: What is allowed, and the config key that sets it.
-    """
-
-    what: str
-    where: str
-    observed: str
-    expected: str
-
-
 def trips(
     load_seq: int, ledger: Sequence[Mapping[str, Any]], max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
@@ -132,7 +117,7 @@ def trips(
 def _shown(found: list[Trip]) -> list[Trip]:
     if len(found) <= _MOST_NAMED:
         return found
-    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="not listed here")
+    more = replace(found[-1], where=f"{len(found) - _MOST_NAMED:,} streams more", observed="not listed here")
     return [*found[:_MOST_NAMED], more]
 
 
@@ -205,7 +190,7 @@ def _tripped(
     invalid = [cause for cause in causes if cause.kind == INVALID]
     if 2 * sum(causes[cause] for cause in invalid) <= causes.total():
         return found
-    return [found[0]._replace(observed=f"{found[0].observed}; {_example(spark, run, planned, invalid[0])}"), *found[1:]]
+    return [replace(found[0], observed=f"{found[0].observed}; {_example(spark, run, planned, invalid[0])}"), *found[1:]]
 
 
 class Cause(NamedTuple):

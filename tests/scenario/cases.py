@@ -1,7 +1,7 @@
 """Every command over the scenario: how it is called, what it may end with, and why a state is left out."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -207,15 +207,7 @@ NO_FIELD = {
 
 def as_json(answer: Any, *, is_whole: bool) -> Any:
     """An answer of Python as its command prints it."""
-
-    def turned(value: Any) -> Any:
-        if is_dataclass(value) and not isinstance(value, type):
-            return {name.rstrip("_"): turned(getattr(value, name)) for name in vars(value)}
-        if isinstance(value, list | tuple):
-            return [turned(each) for each in value]
-        return value
-
-    found = plain(turned(answer))
+    found = plain(answer)
     return found if is_whole else brief(found)
 
 

@@ -61,7 +61,7 @@ def kept() -> dict[str, Any]:
     sources = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     commands = leaves(typer.main.get_command(app))
     functions = sorted(name for name in tidemark.__all__ if inspect.isfunction(getattr(tidemark, name)))
-    results = [kind for kind in vars(answers).values() if isinstance(kind, type) and is_dataclass(kind)]
+    results = [kind for name, kind in vars(answers).items() if isinstance(kind, type) and is_dataclass(kind) and name[0] != "_"]
     return {
         "tables": {contract.name: _table(contract) for contract in contracts()},
         "views": list(views.READ_BY),

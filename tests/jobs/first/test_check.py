@@ -54,7 +54,7 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     assert code == 0
     lacking = "1: there is no such header, path or byte range, or the extractor gave nothing"
     assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
-        "sequence": f"header seq in 23 of 24 records, 1 to 20; {lacking}",
+        "sequence": f"header:seq in 23 of 24 records, 1 to 20; {lacking}",
         "order": "rises, without a gap; 3 records sent again; 1 invalid",
         "values": "23 of 24 can be text; 1 not UTF-8",
         f"topic {filled}": "2 partitions, 24 offsets; 24 records read",
@@ -99,7 +99,7 @@ def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -
 def test_what_the_records_lack_is_named_with_what_they_have(filled: str, checked: Check, run_command: RunCommand) -> None:
     code, found = checked(filled, sequence={"header": "SEQ"})
     assert (code, found["sequence"]["ok"]) == (1, False)
-    assert "header SEQ in 0 of 24 records" in found["sequence"]["observed"]
+    assert "header:SEQ in 0 of 24 records" in found["sequence"]["observed"]
     assert "The records have header:seq" in found["sequence"]["next_step"]
     assert "\nNO  sequence " in run_command("check", code=1)[0]
 
@@ -110,7 +110,7 @@ def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic:
     send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=each) for n, each in enumerate(headers)])
     assert checked(name)[1]["order"]["ok"] is False
     code, found = checked(name, producer={"header": "who"})
-    assert (code, found["producer"]["observed"]) == (0, "header who in 60 of 60 records, 2 different")
+    assert (code, found["producer"]["observed"]) == (0, "header:who in 60 of 60 records, 2 different")
 
 
 def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Check) -> None:

@@ -14,7 +14,7 @@ from bronze.kafka.sample import Sample, Sampled
 from jobs.first.candidates import MOST_NAMES, argument_of, find
 from jobs.first.config_text import Chosen, Parts, text
 from jobs.first.findings import Finding, Steps, expectations, judge, walk
-from jobs.first.json_values import payload
+from jobs.first.objects import payload
 from lakehouse.config.load import parse
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
@@ -39,8 +39,8 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
 def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], list[str]]:
     """The finding of each candidate by its name, and the names of the options."""
     sample = Sample(records, **more)
-    judged = judge(sample, find(records))
-    return {each.candidate.label: each for each in judged.findings}, [each.label for each in judged.options]
+    findings, options = judge(sample, find(records))
+    return {each.candidate.label: each for each in findings}, [each.label for each in options]
 
 
 def steps_of(findings: dict[str, Finding]) -> Steps:
@@ -192,6 +192,8 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
         (null, "payload.state", "warn"),
         (in_set, "payload.state", ["off", "on"], "warn"),
     ]
+    # Where another topic has another type, nothing is proposed.
+    assert not [*expectations(sample, candidates, parse_ddl("half BIGINT, state DOUBLE"))]
 
 
 def test_what_names_nobody_is_no_producer() -> None:
@@ -274,8 +276,8 @@ def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> N
 @given(st.lists(VALUES, max_size=12), st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9) | st.none()), max_size=3))
 def test_any_bytes_are_judged(values: list[bytes | None], headers: list[tuple[str, bytes | None]]) -> None:
     sample = Sample(sampled(values, headers))
-    judged = judge(sample, find(sample.records))
-    assert all(each.candidate.readable + sum(each.candidate.problems.values()) == len(values) for each in judged.findings)
+    findings, _ = judge(sample, find(sample.records))
+    assert all(each.candidate.readable + sum(each.candidate.problems.values()) == len(values) for each in findings)
 
 
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["header", "json"]))

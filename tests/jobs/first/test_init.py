@@ -211,7 +211,7 @@ def test_fields_of_avro_are_looked_at_and_in_the_config(filled: Filled, begin: B
 
     assert code == 0, out
     assert "The registry has the schemas of these values: 7 (AVRO)." in out
-    assert "field:amount  double, such as 0.0" in out
+    assert "field:amount  fractions, such as 0.0" in out
     assert not set(out) & {"\x1b"}
     text = Path("tidemark.yml").read_text()
     assert "value:\n  format: avro\n  schema: seq BIGINT, who STRING, amount DOUBLE\n  registry:\n" in text
@@ -281,7 +281,7 @@ WRONG_OPTIONS = [
     ("--registry localhost:8081", "The registry cannot be used"),
     ("--registry http://ann:hunter2@localhost", "a password stands in the URL"),
     ("--registry http://x --registry-property password=hunter2", "A secret is given in plain text"),
-    ("--registry http://x --registry-property url=http://y", "needs the name of a key"),
+    ("--registry http://x --registry-property url=http://y", "--registry-property needs a name and a value"),
     ("--registry http://x --registry-property password=${env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE is not set"),
     ("--registry http://x --registry-property ca=none.pem --registry-property key=k", "key without cert"),
     ("--registry-property username=ann", "--registry-property is given without --registry"),

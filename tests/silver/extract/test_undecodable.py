@@ -135,7 +135,7 @@ def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
     corrected = example(run, schema="id STRING, amount DECIMAL(10,2)")
     done: Any = rebuild.rebuild(spark, run, corrected, is_applied=True, reason="some amounts are texts", by="ann")
     assert done["payload_fields"] == [{"field": "amount", "before": "DOUBLE", "after": "DECIMAL(10,2)"}]
-    write_rebuilt(done, as_json=False)
+    write_rebuilt(done)
     assert re.search(r"amount +DOUBLE +DECIMAL\(10,2\)", capsys.readouterr().out)
     ran(spark, run, corrected)
 
