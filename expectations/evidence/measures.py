@@ -1,7 +1,4 @@
-"""What a gate run evaluates: the violations of each stream and load, and the measures of each load. Pure, on few rows.
-
-Integers stay Python's: a sequence goes up to 2^63-1, which a pandas column with a null in it would round.
-"""
+"""The violations of each stream and load, and the measures of each load, which a gate run evaluates. Pure, on few rows."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ _COUNTED = (
 
 
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
-    """The violations of each stream and load.
-
-    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; without rejected loads.
-    """
+    """The violations of each stream and load that a table names, sorted by load; without rejected loads."""
     ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
     differences = {
         "not_increasing": reconcile.sequences_rise(ledger, silver),
