@@ -47,12 +47,7 @@ class Check:
 
 
 def build(gate: Gate) -> tuple[Check, ...]:
-    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order.
-
-    >>> from lakehouse.settings.pipeline import Gate
-    >>> [check.name for check in build(Gate(budgets={"late": {"critical": 0}})) if check.subject is Subject.LOADS]
-    ['budget_late', 'budget_missing', 'budget_collision', 'budget_restart_suspected']
-    """
+    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order."""
     return (*_invariants(), *_budgets(gate.budgets), *(_of_user(expectation) for expectation in gate.expectations))
 
 

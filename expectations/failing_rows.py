@@ -56,13 +56,9 @@ _PLACE = ["topic", "partition", "offset"]
 
 
 def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
-    """The last gate run, whatever its outcome, and the rows behind what it found not met.
+    """The last gate run, whatever its outcome, and at most `rows` rows of each kind behind what it found not met.
 
-    Args:
-        spark: The session.
-        run: The run.
-        gate: The gate's current settings: only they hold the arguments of the operator's own expectations.
-        rows: The most rows to return of each kind.
+    Only the gate's current settings hold the arguments of the operator's own expectations.
 
     Returns:
         gate_run_id, first_load_seq, last_load_seq, silver_version, evaluated_at, passed; waits, whether its loads are neither
@@ -218,10 +214,7 @@ class _Look:
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
-    """The watermarks, but those that moved after the gate run as the ledger's last row had left them.
-
-    `retired` has the ledger's rows of streams retired since: unless they came back, they have no watermark row any more.
-    """
+    """The watermarks, those that moved or were retired after the gate run as the ledger's last row had left them."""
     last: dict[Stream, Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
         last[stream_of(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}

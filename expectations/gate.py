@@ -74,12 +74,6 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
     Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
     fails: see `expectations.verdict`.
 
-    Args:
-        spark: The session.
-        run: The run.
-        gate: Budgets, user expectations, and whether Data Docs are built.
-        limits: How much of a load expectations may keep out of Gold; None for no limit.
-
     Returns:
         The gate run, failed or not, or the one that was released; None if every finished load is published or rejected.
 
@@ -185,7 +179,7 @@ def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> Result:
-    """Add to a result the places of an invariant's violations or of restarts, and how far Bronze could be counted."""
+    """Add to a result where an invariant is violated or a stream restarted, and how far Bronze could be counted."""
     check, outcome, observed, bronze = result.check, result.outcome, result.observed, found.bronze
     if _is_restart(result):
         places = [f"{_named(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
@@ -212,12 +206,10 @@ def _listed(places: Sequence[str]) -> str:
 
 
 def _is_restart(result: Result) -> bool:
-    """Whether a result says that more streams may have restarted than the budget allows."""
     return (result.check.subject, result.check.column, result.outcome) == (Subject.LOADS, RESTART_SUSPECTED, FAILED)
 
 
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
-    """Append all results, in one commit."""
     table = run.table(GATE_RESULTS)
     tables.create(spark, table, RESULTS)
     views.create(spark, run.lakehouse, {GATE_RESULTS})

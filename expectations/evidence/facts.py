@@ -76,11 +76,7 @@ def silver_facts(records: DataFrame) -> DataFrame:
 
 
 def bronze_counts(appended: DataFrame) -> DataFrame:
-    """Count the records that each Bronze version appended to each partition.
-
-    Returns:
-        topic, partition, version and records (bigint).
-    """
+    """Count the records that each Bronze version appended: topic, partition, version and records."""
     return appended.groupBy("topic", "partition", F.col("_commit_version").alias("version")).agg(
         F.count(F.lit(1)).alias("records")
     )
@@ -92,9 +88,6 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
     Args:
         bronze: Rows of `bronze_records`.
         spans: A few rows with topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
-
-    Returns:
-        topic, partition, load_seq and records (bigint).
     """
     within = (
         (bronze["topic"] == spans["topic"])
@@ -108,15 +101,12 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFrame:
-    """Find the streams whose duplicates all have later timestamps than their originals.
+    """Find the streams and loads whose duplicates all have later timestamps than their originals.
 
     Args:
         ends: Duplicates: stream, load_seq, epoch, offset and sequence.
         sent: Rows of `bronze_records`, these duplicates among them.
         kept: Rows of `silver_records`. A duplicate whose original is not among them is not compared.
-
-    Returns:
-        topic, partition, producer and load_seq.
     """
     is_at = reduce(and_, (sent[name] == ends[name] for name in ("topic", "partition", "offset")))
     again = sent.join(F.broadcast(ends), on=is_at, how="inner").select(
@@ -130,7 +120,6 @@ def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFra
 
 
 def _is_undecodable(records: DataFrame) -> Column:
-    """Whether a value could not be decoded into a payload; false if there is no payload column."""
     if "payload" not in records.columns:
         return F.lit(False)
     return F.col("payload").isNull() & F.col("value").isNotNull()

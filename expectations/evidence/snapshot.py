@@ -61,12 +61,9 @@ class AuditSnapshot:
 
 
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
-    """Pin the loads and table versions to audit.
+    """Pin the loads and table versions to audit; None if every finished load is published or rejected.
 
     The watermarks come first: what they call finished is whole in every version of the other tables that is read later.
-
-    Returns:
-        None if every finished load is published or rejected.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -142,8 +139,7 @@ def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence
 def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Sequence[Row]) -> list[Row]:
     """Find streams whose duplicates have later timestamps than their originals. Reads nothing unless a stream sent no others.
 
-    The first and the last record of each block of duplicates are compared. Rejects of finished loads never change, so that
-    table's current version is read.
+    The first and the last record of each block are compared. Rejects of finished loads never change: any version will do.
     """
     again = {
         (*stream_of(row), row["load_seq"]): row

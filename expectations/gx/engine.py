@@ -55,13 +55,7 @@ _BATCH_VIEW = "tmp_view"
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a check.
-
-    Attributes:
-        check: The check.
-        outcome: `passed`, `failed`, or `errored` if it could not be evaluated.
-        observed: What was observed, or why it could not be evaluated.
-    """
+    """The outcome of a check, `passed`, `failed` or `errored`, and what was observed, or why it could not be evaluated."""
 
     check: Check
     outcome: str
@@ -99,11 +93,7 @@ def require(checks: Sequence[Check]) -> None:
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
-    """Evaluate checks, those of one subject together.
-
-    Args:
-        checks: The checks; `require` has passed them.
-        data: The rows of each subject, or a Spark DataFrame, which is neither cached nor collected.
+    """Evaluate checks that `require` has passed, those of one subject together, on its rows or Spark DataFrame.
 
     Returns:
         A result for each check, in their order: `errored` where Great Expectations raised, so that a verdict is recorded.
