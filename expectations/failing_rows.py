@@ -168,8 +168,7 @@ class _Look:
 
     def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
         """The loads above a limit, and the rows that the measure counts in them."""
-        measured = [load.as_row() for load in load_facts(self.evidence)]
-        loads = {row["load_seq"]: row[measure] for row in measured if row[measure] > limit}
+        loads = {row["load_seq"]: row[measure] for row in load_facts(self.evidence) if row[measure] > limit}
         kind = measure.removesuffix("_share")
         over = [{"load_seq": load_seq, measure: value, "limit": limit} for load_seq, value in loads.items()]
         found: dict[str, list[Row]] = {"loads above the limit": over}

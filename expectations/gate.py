@@ -136,7 +136,7 @@ def _evaluate(
     streams = stream_facts(found)
     data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
         Subject.STREAMS: [vars(row) for row in streams],
-        Subject.LOADS: [load.as_row() for load in load_facts(found)],
+        Subject.LOADS: load_facts(found),
     }
     flat, kept = list(checks), RowQuarantine([], [])
     if any(check.subject is Subject.RECORDS for check in checks):
