@@ -65,11 +65,6 @@ _WORDS: dict[Kind, str] = {
 }
 _GX_PARSERS = ("great_expectations", "great_expectations__experimental__")
 _GX_COLUMN = re.compile(r"\bcol\(\s*[\"']([^\"']*)[\"']\s*\)")
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_UNREADABLE = re.compile(r"->|`|\bselect\b|\bcase\b", re.IGNORECASE)
-_BETWEEN_TERMS = re.compile(r"\b(?:and|or|not)\b|[(),]", re.IGNORECASE)
-_COMPARED = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(?:[=<>]|!=|\b(?:is|in|like|ilike|rlike|between)\b)", re.IGNORECASE)
-_NO_COLUMNS = {"true", "false", "null", "current_date", "current_timestamp", "current_time", "current_user", "localtimestamp"}
 _BROKEN = ("missing )", "unbalanced parenthesis", "unterminated character set")
 
 
@@ -203,7 +198,7 @@ def parser_is_missing(arguments: Mapping[str, Any]) -> bool:
 
 
 def condition_columns(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the columns that `row_condition` certainly names, nested ones as paths.
+    """Return the columns that `row_condition` compares with something, nested ones as paths.
 
     >>> condition_columns({"row_condition": "sequenz > 3 AND (topic = 'a > b' OR NOT upper(key) = 'B')"})
     ['sequenz', 'topic']
@@ -213,11 +208,19 @@ def condition_columns(arguments: Mapping[str, Any]) -> list[str]:
         return list(_columns_of(condition))
     if arguments.get("condition_parser") in _GX_PARSERS:
         return _GX_COLUMN.findall(condition)
-    plain = _QUOTED.sub("''", condition)
-    if _UNREADABLE.search(plain):
+    import sqlglot
+    from sqlglot import expressions
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = sqlglot.parse_one(condition, dialect="spark")
+    except (SqlglotError, RecursionError):
         return []
-    compared = (_COMPARED.match(term) for term in _BETWEEN_TERMS.split(plain))
-    return [found[1] for found in compared if found and found[1].lower() not in _NO_COLUMNS]
+    if tree.find(expressions.Select):
+        return []
+    compared = [each for each in tree.find_all(expressions.Column) if isinstance(each.parent, expressions.Predicate)]
+    names = [".".join(part.name for part in column.parts) for column in compared]
+    return [name for name in names if name.lower() != "localtimestamp"]
 
 
 def _columns_of(condition: object) -> Iterator[str]:
