@@ -231,14 +231,14 @@ RECORDS = {
         SELECT {_AT}, not_above.epoch AS not_above_epoch, not_above.sequence AS not_above_sequence
         FROM (SELECT *, greatest(previous, earlier, floor) AS not_above FROM {{batch}})
         WHERE in_order <= not_above ORDER BY {_AT}
-    """,  # noqa: S608 -- columns of ours, as below
+    """,  # noqa: S608 -- columns of ours
     "stream_key_is_unique": f"""
         SELECT {_AT}, arrival FROM {{batch}} WHERE repeats OR is_repeated
         ORDER BY topic, partition, producer, epoch, sequence, offset
-    """,  # noqa: S608
+    """,  # noqa: S608 -- as above
     "required_columns_are_not_null": f"""
         SELECT {_AT}, arrival FROM {{batch}} WHERE {" OR ".join(f"{name} IS NULL" for name in REQUIRED)} ORDER BY {_AT}
-    """,  # noqa: S608
+    """,  # noqa: S608 -- as above
 }
 """The query of each such invariant, by its name, over the range's rows as `evidence.facts.mark` returns them, each with its
 `floor`: the ledger's watermark before the row's load, a struct of epoch and sequence."""
