@@ -1,4 +1,4 @@
-"""The checks of one gate run, built from the rules and the operator's settings. Data: nothing is evaluated here."""
+"""The checks of a gate run: the invariants, and what the settings ask for. Nothing is evaluated here."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ class Check:
     """One expectation of a gate run, and one row of `gate_results`.
 
     Attributes:
-        name: Its name in `gate_results`.
-        subject: What it evaluates.
         column: The column or fact that it evaluates; None for whole rows.
         severity: `critical` or `warn`.
         type: The Great Expectations expectation, by its snake_case name.
-        arguments: The arguments of that expectation.
         expected: What is expected, in words or as JSON; holds no secret.
-        keeps_rows_aside: Whether the rows that do not meet it are kept out of Gold, instead of failing the load.
+        quarantines_rows: Whether the rows that do not meet it are kept out of Gold, instead of failing the load.
     """
 
     name: str
@@ -46,16 +43,11 @@ class Check:
     type: str
     expected: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    keeps_rows_aside: bool = False
+    quarantines_rows: bool = False
 
 
 def build(gate: Gate) -> tuple[Check, ...]:
-    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order.
-
-    >>> from lakehouse.settings.pipeline import Gate
-    >>> [check.name for check in build(Gate(budgets={"late": {"critical": 0}})) if check.subject is Subject.LOADS]
-    ['budget_late', 'budget_missing', 'budget_collision', 'budget_restart_suspected']
-    """
+    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order."""
     return (*_invariants(), *_budgets(gate.budgets), *(_of_user(expectation) for expectation in gate.expectations))
 
 
@@ -108,8 +100,8 @@ def limit_of(expected: str) -> float:
 
 def _of_user(expectation: UserExpectation) -> Check:
     arguments = expectation.arguments
-    keeps_rows_aside = expectation.on_fail == "quarantine_rows"
-    on_fail = {"on_fail": expectation.on_fail} if keeps_rows_aside else {}
+    quarantines_rows = expectation.on_fail == "quarantine_rows"
+    on_fail = {"on_fail": expectation.on_fail} if quarantines_rows else {}
     shown = mask({**{name: value for name, value in arguments.items() if name != "column"}, **on_fail})
     column = arguments.get("column")
     without_arguments = "none unexpected" if "_values_" in expectation.name else "it holds"
@@ -117,11 +109,11 @@ def _of_user(expectation: UserExpectation) -> Check:
         name=expectation.name,
         subject=Subject.RECORDS,
         column=None if column is None else str(column),
-        severity=WARN if keeps_rows_aside else expectation.severity,
+        severity=WARN if quarantines_rows else expectation.severity,
         type=expectation.name,
         expected=json.dumps(shown, default=str) if shown else without_arguments,
         arguments=arguments,
-        keeps_rows_aside=keeps_rows_aside,
+        quarantines_rows=quarantines_rows,
     )
 
 
@@ -129,10 +121,7 @@ def _of_user(expectation: UserExpectation) -> Check:
 class Invariant:
     """Something that holds for every stream and load, whatever a producer sends. Critical, and not configurable.
 
-    Attributes:
-        name: The expectation's name in `gate_results`.
-        fact: The column of the facts that counts its violations.
-        meaning: What holds if the count is 0.
+    Its name is that in `gate_results`; its fact is the column of `StreamFacts` that counts the violations.
     """
 
     name: str
@@ -166,12 +155,9 @@ INVARIANTS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """Something a budget may limit, per audited load: a good load does not make up for a bad one.
+    """Something a budget may limit in each audited load, by its key under `gate.budgets`.
 
-    Attributes:
-        name: The key under `gate.budgets`, and the column of the facts.
-        meaning: What is counted.
-        warns_on: The fact of a load that warns above 0 if no budget is set; None if none does.
+    Without a budget, the fact `warns_on` of a load warns above 0.
     """
 
     name: str

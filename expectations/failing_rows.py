@@ -12,22 +12,23 @@ from expectations import checks as suites
 from expectations import decisions as decided
 from expectations import verdict
 from expectations.checks import INVARIANTS
-from expectations.evidence import snapshot
+from expectations.evidence import facts, snapshot
 from expectations.evidence.facts import REQUIRED
 from expectations.evidence.measures import is_contiguous, load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.flatten import flatten, named
+from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import (
     COLLISION,
     DUPLICATE,
-    KEPT,
     LATE,
     QUARANTINED,
     STREAM,
     WATERMARK,
     WATERMARK_IN_LOADS,
     is_retired,
+    stream_of,
 )
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.evidence.model import Evidence, Row
-    from expectations.evidence.snapshot import Pins
+    from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.gate import GateRun
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
 
@@ -54,13 +56,9 @@ _PLACE = ["topic", "partition", "offset"]
 
 
 def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
-    """The last gate run, whatever its outcome, and the rows behind what it found not met.
+    """The last gate run, whatever its outcome, and at most `rows` rows of each kind behind what it found not met.
 
-    Args:
-        spark: The session.
-        run: The run.
-        gate: The gate's current settings: only they hold the arguments of the operator's own expectations.
-        rows: The most rows to return of each kind.
+    Only the gate's current settings hold the arguments of the operator's own expectations.
 
     Returns:
         gate_run_id, first_load_seq, last_load_seq, silver_version, evaluated_at, passed; waits, whether its loads are neither
@@ -87,13 +85,13 @@ def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Ro
         "passed": gate_run.passed,
         "waits": waiting is not None and waiting.decision is None,
         "decision": decision and {name: decision[name] for name in ("decision", "reason", "decided_by", "decided_at")},
-        "expectations": [look.told(row) for row in ordered],
+        "expectations": [look.describe(row) for row in ordered],
     }
 
 
 @dataclass
 class _Look:
-    """Access to what one gate run audited; the evidence is read once, on first use."""
+    """The tables that one gate run audited; the evidence is read once, on first use."""
 
     spark: SparkSession
     run: Run
@@ -101,25 +99,25 @@ class _Look:
     gate: Gate
     most: int
 
-    def told(self, result: Row) -> Row:
-        """An expectation, with the rows behind it if it was not met."""
+    def describe(self, result: Row) -> Row:
+        """Return an expectation, with the rows behind it if it was not met."""
         names = ("expectation", "column", "severity", "outcome", "observed", "expected")
-        told = {**{name: result[name] for name in names}, "behind": [], "note": None}
+        described = {**{name: result[name] for name in names}, "behind": [], "note": None}
         if result["outcome"] == PASSED:
-            return told
+            return described
         if result["outcome"] == ERRORED:
-            return {**told, "note": "It could not be evaluated; observed says why."}
+            return {**described, "note": "It could not be evaluated; observed says why."}
         try:
             behind = self._behind(result)
         except SPARK_ERRORS as error:
             if not is_gone(error):
                 raise
-            return {**told, "note": "The version that was audited is gone; `tidemark run --stage gate` audits anew."}
+            return {**described, "note": "The version that was audited is gone; `tidemark run --stage gate` audits it again."}
         except TidemarkError as error:
-            return {**told, "note": f"{error.what} {error.observed}"}
+            return {**described, "note": f"{error.what} {error.observed}"}
         if behind is None:
-            return {**told, "note": "gate.expectations does not name it any more."}
-        return {**told, "behind": [{"what": what, "rows": rows[: self.most]} for what, rows in behind.items() if rows]}
+            return {**described, "note": "gate.expectations does not name it any more."}
+        return {**described, "behind": [{"what": what, "rows": rows[: self.most]} for what, rows in behind.items() if rows]}
 
     def _behind(self, result: Row) -> dict[str, list[Row]] | None:
         name = result["expectation"]
@@ -133,10 +131,10 @@ class _Look:
         return self._unexpected(result)
 
     @cached_property
-    def pins(self) -> Pins:
+    def pins(self) -> AuditSnapshot:
         """What the gate run pinned; what it did not record is taken as it is now."""
         marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*WATERMARK)
-        return snapshot.Pins(
+        return snapshot.AuditSnapshot(
             first_load_seq=self.gate_run.first_load_seq,
             last_load_seq=self.gate_run.last_load_seq,
             finished=self.gate_run.last_load_seq,
@@ -156,35 +154,34 @@ class _Look:
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
 
     def _with_floor(self) -> DataFrame:
-        """Silver's rows of the range, narrow, each with the ledger's watermark before its load."""
-        columns = "f_topic string, f_partition int, f_producer string, f_load bigint, f_epoch bigint, f_sequence bigint"
+        """Silver's marked rows of the range, each with `floor`, the ledger's watermark before its load."""
         names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
-        before = frames.of_tuples(self.spark, [[row[name] for name in names] for row in self.evidence.ledger], columns)
-        records = snapshot.records(self.spark, self.run, self.pins).select(*_RECORD, "arrival")
-        same = F.lit(True)
-        for one, other in zip((*STREAM, "load_seq"), ("f_topic", "f_partition", "f_producer", "f_load"), strict=True):
-            same = same & records[one].eqNullSafe(before[other])
-        floor = F.struct(F.col("f_epoch").alias("epoch"), F.col("f_sequence").alias("sequence"))
-        joined = records.join(F.broadcast(before), on=same, how="left")
-        return joined.select(*_RECORD, "arrival", F.when(F.col("f_sequence").isNotNull(), floor).alias("floor"))
+        rows = [[row[name] for name in names] for row in self.evidence.ledger]
+        columns = "topic string, partition int, producer string, load_seq bigint, f_epoch bigint, f_sequence bigint"
+        before = frames.of_tuples(self.spark, rows, columns)
+        floor = F.struct(before["f_epoch"].alias("epoch"), before["f_sequence"].alias("sequence"))
+        records = facts.mark(snapshot.records(self.spark, self.run, self.pins))
+        joined = records.join(F.broadcast(before), on=frames.same_stream(records, before, "load_seq"), how="left")
+        return joined.select(
+            *(records[name] for name in records.columns), F.when(before["f_sequence"].isNotNull(), floor).alias("floor")
+        )
 
     def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
         """The loads above a limit, and the rows that the measure counts in them."""
-        measured = [load.as_row() for load in load_facts(self.evidence)]
-        over = [
-            {"load_seq": row["load_seq"], measure: row[measure], "limit": limit} for row in measured if row[measure] > limit
-        ]
-        loads = [row["load_seq"] for row in over]
+        loads = {row["load_seq"]: row[measure] for row in load_facts(self.evidence) if row[measure] > limit}
         kind = measure.removesuffix("_share")
+        over = [{"load_seq": load_seq, measure: value, "limit": limit} for load_seq, value in loads.items()]
         found: dict[str, list[Row]] = {"loads above the limit": over}
+
+        def of_ledger(rows: Iterable[Row], count: str) -> list[Row]:
+            names = (*STREAM, "load_seq", count)
+            return [{name: row[name] for name in names} for row in rows if row["load_seq"] in loads]
+
         if kind.startswith("missing"):
-            stepped = [row for row in self.evidence.ledger if row["load_seq"] in loads and row["missing"]]
-            stepped = [row for row in stepped if kind == "missing" or is_contiguous(row)]
-            names = (*STREAM, "load_seq", "missing")
-            found["streams that stepped over sequences"] = [{name: row[name] for name in names} for row in stepped]
+            stepped = [row for row in self.evidence.ledger if row["missing"] and (kind == "missing" or is_contiguous(row))]
+            found["streams that stepped over sequences"] = of_ledger(stepped, "missing")
         if kind == RESTART_SUSPECTED:
-            names = (*STREAM, "load_seq", DUPLICATE)
-            again = [{name: row[name] for name in names} for row in self.evidence.restarts if row["load_seq"] in loads]
+            again = of_ledger(self.evidence.restarts, DUPLICATE)
             found["streams that sent only duplicates with later timestamps"] = again
         if kind in _CLASSES:
             rejects = self.spark.read.table(self.run.table(SILVER_REJECTS).sql)
@@ -203,82 +200,48 @@ class _Look:
     def _unexpected(self, result: Row) -> dict[str, list[Row]] | None:
         """The records that Great Expectations finds unexpected; None if the config no longer has the expectation."""
         recorded = (result["expectation"], result["column"], result["expected"])
-        check = next(
-            (
-                each
-                for each in suites.build(self.gate)
-                # One that keeps rows out of Gold warns, or fails if there are too many.
-                if (each.name, each.column, each.expected) == recorded
-                and (each.keeps_rows_aside or each.severity == result["severity"])
-            ),
-            None,
-        )
+        found = [each for each in suites.build(self.gate) if (each.name, each.column, each.expected) == recorded]
+        # One that keeps rows out of Gold warns, or fails if there are too many.
+        check = next((each for each in found if each.quarantines_rows or each.severity == result["severity"]), None)
         if check is None:
             return None
-        whole = snapshot.records(self.spark, self.run, self.pins).where(F.col("erased").isNull()).drop("erased")
-        whole = whole.withColumn("gate_run_id", F.lit(self.gate_run.gate_run_id))
+        whole = snapshot.gold_records(self.spark, self.run, self.pins, gate_run_id=self.gate_run.gate_run_id)
         records, (flattened,) = flatten(whole, [check])
-        found = engine.unexpected_records(flattened, records, index=_PLACE, rows=self.most)
-        flat = dict(zip(named(flattened.arguments), named(check.arguments), strict=True))
-        return {"records that it names": [{flat.get(name, name): value for name, value in row.items()} for row in found]}
+        names = dict(zip((*_PLACE, *named(flattened.arguments)), (*_PLACE, *named(check.arguments)), strict=True))
+        rows = engine.unexpected_places(flattened, records, names=list(names), most=self.most)
+        return {"records that it names": [{names[name]: value for name, value in row.items()} for row in rows]}
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
-    """The watermarks, but those that moved after the gate run as the ledger's last row had left them.
-
-    `retired` has the ledger's rows of streams retired since: unless they came back, they have no watermark row any more.
-    """
-    last: dict[tuple[object, ...], Row] = {}
+    """The watermarks, those that moved or were retired after the gate run as the ledger's last row had left them."""
+    last: dict[Stream, Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
-        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}
+        last[stream_of(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}
         if is_retired(row):
-            del last[_key(row)]
+            del last[stream_of(row)]
     stood = [row for row in found.watermarks if row["load_seq"] <= found.last_load_seq]
-    moved = {_key(row) for row in found.watermarks if row["load_seq"] > found.last_load_seq} | set(map(_key, retired))
-    return [*stood, *(last[key] for key in moved - set(map(_key, stood)) if key in last)]
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in STREAM)
+    moved = {stream_of(row) for row in found.watermarks if row["load_seq"] > found.last_load_seq} | set(map(stream_of, retired))
+    return [*stood, *(last[stream] for stream in moved - set(map(stream_of, stood)) if stream in last)]
 
 
 _AT = "topic, partition, producer, load_seq, offset, epoch, sequence"
-_STREAM = "topic, partition, producer"
-
-# `floor` is the ledger's watermark before the load; `previous` and `earlier` are what Silver itself holds before a row.
-_FALLING = f"""
-    WITH marked AS (
-      SELECT *, struct(epoch, sequence) AS ordinal, max(if(load_seq IS NULL, NULL, struct(epoch, sequence))) OVER (
-        PARTITION BY {_STREAM} ORDER BY load_seq RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-      ) AS earlier
-      FROM {{batch}}
-    ), in_order AS (
-      SELECT *, lag(ordinal) OVER (PARTITION BY {_STREAM}, load_seq ORDER BY offset) AS previous
-      FROM marked WHERE arrival = 'in_order'
-    ), compared AS (
-      SELECT *, greatest(previous, earlier, floor) AS not_above FROM in_order
-    )
-    SELECT {_AT}, not_above.epoch AS not_above_epoch, not_above.sequence AS not_above_sequence
-    FROM compared WHERE ordinal <= not_above ORDER BY {_AT}
-"""  # noqa: S608 -- columns of ours; as in every query below
-
-_TWICE = f"""
-    SELECT {_AT}, arrival FROM (
-      SELECT *, count(*) OVER (PARTITION BY {_STREAM}, epoch, sequence) AS copies FROM {{batch}}
-    ) WHERE copies > 1 ORDER BY {_STREAM}, epoch, sequence, offset
-"""  # noqa: S608 -- as above
-
-_NULL = f"""
-    SELECT {_AT}, arrival FROM {{batch}} WHERE {" OR ".join(f"{name} IS NULL" for name in REQUIRED)} ORDER BY {_AT}
-"""  # noqa: S608 -- as above
 
 RECORDS = {
-    "sequence_increases": _FALLING,
-    "stream_key_is_unique": _TWICE,
-    "required_columns_are_not_null": _NULL,
+    "sequence_increases": f"""
+        SELECT {_AT}, not_above.epoch AS not_above_epoch, not_above.sequence AS not_above_sequence
+        FROM (SELECT *, greatest(previous, earlier, floor) AS not_above FROM {{batch}})
+        WHERE in_order <= not_above ORDER BY {_AT}
+    """,  # noqa: S608 -- columns of ours
+    "stream_key_is_unique": f"""
+        SELECT {_AT}, arrival FROM {{batch}} WHERE repeats OR is_repeated
+        ORDER BY topic, partition, producer, epoch, sequence, offset
+    """,  # noqa: S608 -- as above
+    "required_columns_are_not_null": f"""
+        SELECT {_AT}, arrival FROM {{batch}} WHERE {" OR ".join(f"{name} IS NULL" for name in REQUIRED)} ORDER BY {_AT}
+    """,  # noqa: S608 -- as above
 }
-"""The query of each such invariant, by its name. It reads the range's rows of `silver_records`, each with its `floor`: the
-ledger's watermark before the row's load, a struct of epoch and sequence."""
+"""The query of each such invariant, by its name, over the range's rows as `evidence.facts.mark` returns them, each with its
+`floor`: the ledger's watermark before the row's load, a struct of epoch and sequence."""
 
 SHOWN = {
     "unaccounted": ("bronze_records", "ledger_records"),
@@ -291,47 +254,35 @@ SHOWN = {
 def differences(evidence: Evidence, fact: str) -> list[Row]:
     """The rows that disagree, by one of the facts that compare tables.
 
-    Args:
-        evidence: What the gate run read.
-        fact: `unaccounted`, `silver_mismatch` or `watermark_mismatch`.
-
     Returns:
         A row per stream and load: topic, partition, producer, load_seq, and what each table says, None if nothing. Bronze's
         records are those of the partition. Watermarks are (epoch, sequence).
     """
-    ledger = {_difference_key(row): row for row in evidence.ledger}
-    silver = {_difference_key(row): row for row in evidence.silver}
-    standing = {tuple(row[name] for name in STREAM): row for row in evidence.watermarks}
+    ledger: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.ledger}
+    silver: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.silver}
+    watermarks: dict[object, Row] = {stream_of(row): row for row in evidence.watermarks}
     found = []
     for each in stream_facts(evidence):
-        if getattr(each, fact):
-            key = (each.topic, each.partition, each.producer, each.load_seq)
-            told = {**_of_ledger(ledger.get(key)), **_of_silver(silver.get(key)), "watermark": _mark(standing.get(key[:3]))}
-            told["bronze_records"] = evidence.bronze.records.get((each.topic, each.partition, each.load_seq))
-            names = dict(zip((*STREAM, "load_seq"), key, strict=True))
-            found.append({**names, **{name: told.get(name) for name in SHOWN[fact]}})
+        if not getattr(each, fact):
+            continue
+        stream = (each.topic, each.partition, each.producer)
+        claimed, kept = ledger.get((stream, each.load_seq)), silver.get((stream, each.load_seq))
+        last = kept and kept["last"]
+        said = {
+            "bronze_records": evidence.bronze.records.get((each.topic, each.partition, each.load_seq)),
+            "ledger_records": claimed and claimed["records"],
+            "ledger_kept": claimed and reconcile.kept(claimed),
+            "ledger_watermark": _watermark(claimed, "_after"),
+            "silver_rows": kept and kept["rows"],
+            "silver_highest": last and [last["epoch"], last["sequence"]],
+            "watermark": _watermark(watermarks.get(stream)),
+        }
+        place = dict(zip((*STREAM, "load_seq"), (*stream, each.load_seq), strict=True))
+        found.append(place | {name: said[name] for name in SHOWN[fact]})
     return found
 
 
-def _difference_key(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in (*STREAM, "load_seq"))
-
-
-def _of_ledger(row: Row | None) -> Row:
-    if row is None:
-        return {}
-    kept = sum(row[name] for name in KEPT)
-    return {"ledger_records": row["records"], "ledger_kept": kept, "ledger_watermark": _mark(row, "_after")}
-
-
-def _of_silver(row: Row | None) -> Row:
-    if row is None:
-        return {}
-    last = row["last"]
-    return {"silver_rows": row["rows"], "silver_highest": last and [last["epoch"], last["sequence"]]}
-
-
-def _mark(row: Row | None, when: str = "") -> list[int] | None:
+def _watermark(row: Row | None, when: str = "") -> list[int] | None:
     if row is None or row[f"high_watermark{when}"] is None:
         return None
     return [row[f"epoch{when}"], row[f"high_watermark{when}"]]

@@ -1,4 +1,4 @@
-"""The gate of write-audit-publish: audits what Silver gained, records every result, and lets a range of loads out or not."""
+"""The gate of write-audit-publish: audits what Silver gained, records each result, and lets a range of loads out or not."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations import checks as suites
 from expectations import decisions as decided
-from expectations import kept_out, verdict
+from expectations import row_quarantine, verdict
 from expectations.checks import Subject
 from expectations.evidence import snapshot
 from expectations.evidence.measures import StreamFacts, load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.engine import Result
 from expectations.gx.flatten import flatten
-from expectations.kept_out import Aside, Limits
+from expectations.row_quarantine import QuarantineLimits, RowQuarantine
 from lakehouse.contracts.gate import (
-    CRITICAL,
     DECISIONS,
     ERRORED,
     FAILED,
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
 
     from expectations.checks import Check
     from expectations.evidence.model import Evidence, Row
-    from expectations.evidence.snapshot import Pins
+    from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
@@ -62,52 +59,20 @@ _DOCS = "_data_docs"
 class _Audit:
     """One audit after its evaluation."""
 
-    gate_run_id: str
-    pins: Pins
+    gate_run: GateRun
     results: Sequence[Result]
-    aside: Sequence[Row] = ()
-
-    def names(self, *, critical: bool) -> tuple[str, ...]:
-        """The expectations that were not met, either the critical ones or the others, each once."""
-        unmet = [r.check.name for r in self.results if r.outcome != PASSED and (r.check.severity == CRITICAL) is critical]
-        return tuple(dict.fromkeys(unmet))
-
-    def rows(self, run_id: str, evaluated_at: datetime) -> list[Row]:
-        """The rows of gate_results."""
-        return [
-            {
-                "gate_run_id": self.gate_run_id,
-                "first_load_seq": self.pins.first_load_seq,
-                "last_load_seq": self.pins.last_load_seq,
-                "expectation": result.check.name,
-                "column": result.check.column,
-                "severity": result.check.severity,
-                "outcome": result.outcome,
-                "success": result.outcome == PASSED,
-                "observed": result.observed,
-                "expected": result.check.expected,
-                "silver_version": self.pins.silver_version,
-                "loads_version": self.pins.loads_version,
-                "run_id": run_id,
-                "evaluated_at": evaluated_at,
-            }
-            for result in self.results
-        ]
+    rows: Sequence[Row]
+    """The rows of gate_results, without the time."""
+    kept_out: Sequence[Row]
 
 
-def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> GateRun | None:
+def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> GateRun | None:
     """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
 
     If a released range is not in Gold yet, nothing is audited: that range is published first.
 
     Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
     fails: see `expectations.verdict`.
-
-    Args:
-        spark: The session.
-        run: The run.
-        gate: Budgets, user expectations, and whether Data Docs are built.
-        limits: How much of a load expectations may keep out of Gold; None for no limit.
 
     Returns:
         The gate run, failed or not, or the one that was released; None if every finished load is published or rejected.
@@ -123,20 +88,17 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
         run.report.event("gate.nothing_new")
         return None
     crash_point("gate.audited")
-    _keep_aside(spark, run, done)
+    _keep_out(spark, run, done)
     _record(spark, run, done)
     crash_point("gate.recorded")
     if gate.data_docs:
         _build_docs(run, done)
-    gate_run = _gate_run(done)
-    _report(run, gate_run, done)
-    return gate_run
+    _report(run, done)
+    return done.gate_run
 
 
-def require(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> None:
-    """Raise what an audit of the loads that wait would end in. Commits nothing.
-
-    Nothing is audited while a table is missing that the audit reads: the run makes it, and may load again.
+def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> None:
+    """Raise what an audit of the waiting loads would raise. Commits nothing, and audits nothing while a table is missing.
 
     Raises:
         GateFailedError: A critical expectation is not met.
@@ -148,11 +110,11 @@ def require(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = N
         return
     done = _audited(spark, run, gate, limits)
     if isinstance(done, _Audit):
-        verdict.require_let_out(run, _gate_run(done), done.rows(run.run_id, datetime.now(UTC)))
+        verdict.require_let_out(run, done.gate_run, done.rows)
 
 
-def _audited(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None) -> _Audit | GateRun | None:
-    """The audit of the loads that wait, or the gate run that was released; None if no load waits."""
+def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None) -> _Audit | GateRun | None:
+    """Audit the waiting loads; returns the gate run that was released if there is one, None if no load waits."""
     checks = suites.build(gate)
     decisions = decided.read(spark, run)
     if (released := verdict.released(spark, run, decisions)) is not None:
@@ -160,48 +122,64 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None) -
     pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
     if pins is None:
         return None
-    gate_run_id = new_id()
     with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
-    return _Audit(gate_run_id, pins, results, rows)
+        return _evaluate(spark, run, pins, checks=checks, limits=limits or QuarantineLimits())
 
 
-def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
-    spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str, limits: Limits
-) -> tuple[list[Result], list[Row]]:
-    """The results, and the rows kept out. The expectations that keep rows out come first; the others see what is left."""
+def _evaluate(
+    spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], limits: QuarantineLimits
+) -> _Audit:
+    """Evaluate the expectations. Those that keep rows out come first; the others see what is left."""
+    gate_run_id = new_id()
     found = snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
         Subject.STREAMS: [vars(row) for row in streams],
-        Subject.LOADS: [load.as_row() for load in load_facts(found)],
+        Subject.LOADS: load_facts(found),
     }
+    flat, kept = list(checks), RowQuarantine([], [])
     if any(check.subject is Subject.RECORDS for check in checks):
-        whole = snapshot.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold gets them
-        records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
-        kept = kept_out.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
-        checks = [check for check in checks if not check.keeps_rows_aside]
+        records = snapshot.gold_records(spark, run, pins, gate_run_id=gate_run_id)
+        kept = row_quarantine.find(records, [check for check in checks if check.quarantines_rows], found.ledger, limits)
+        checks = [check for check in checks if not check.quarantines_rows]
         data[Subject.RECORDS], flat = flatten(gold_rejects.without(spark, records, kept.rows), checks)
-    else:
-        kept, flat = Aside([], []), list(checks)
     found_by = zip(checks, engine.evaluate(flat, data), strict=True)
-    results = [_placed(replace(result, check=check), streams, found) for check, result in found_by]
-    return [*results, *kept.results], kept.rows
+    results = [*(_placed(replace(result, check=check), streams, found) for check, result in found_by), *kept.results]
+    rows = [
+        {
+            "gate_run_id": gate_run_id,
+            "first_load_seq": pins.first_load_seq,
+            "last_load_seq": pins.last_load_seq,
+            "expectation": result.check.name,
+            "column": result.check.column,
+            "severity": result.check.severity,
+            "outcome": result.outcome,
+            "success": result.outcome == PASSED,
+            "observed": result.observed,
+            "expected": result.check.expected,
+            "silver_version": pins.silver_version,
+            "loads_version": pins.loads_version,
+            "run_id": run.run_id,
+        }
+        for result in results
+    ]
+    return _Audit(replace(verdict.of_results(rows, []), rejected=pins.rejected), results, rows, kept.rows)
 
 
-def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
+def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
     """List what is kept out of Gold, before the results that let its loads out."""
-    if not done.aside and not tables.exists(spark, run.table(GOLD_REJECTS)):
+    if not done.kept_out and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
-    kept_out.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=done.pins.first_load_seq)
-    if done.aside:
-        run.report.event("gate.kept_aside", gate_run_id=done.gate_run_id, records=len(done.aside))
+    gate_run_id = done.gate_run.gate_run_id
+    row_quarantine.record(spark, run, done.kept_out, gate_run_id=gate_run_id, first=done.gate_run.first_load_seq)
+    if done.kept_out:
+        run.report.event("gate.kept_aside", gate_run_id=gate_run_id, records=len(done.kept_out))
     crash_point("gate.kept_aside")
 
 
 def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> Result:
-    """Add to a result the places of an invariant's violations or of restarts, and how far Bronze could be counted."""
+    """Add to a result where an invariant is violated or a stream restarted, and how far Bronze could be counted."""
     check, outcome, observed, bronze = result.check, result.outcome, result.observed, found.bronze
     if _is_restart(result):
         places = [f"{_named(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
@@ -228,16 +206,15 @@ def _listed(places: Sequence[str]) -> str:
 
 
 def _is_restart(result: Result) -> bool:
-    """Whether a result says that more streams may have restarted than the budget allows."""
     return (result.check.subject, result.check.column, result.outcome) == (Subject.LOADS, RESTART_SUSPECTED, FAILED)
 
 
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
-    """Append all results, in one commit."""
     table = run.table(GATE_RESULTS)
     tables.create(spark, table, RESULTS)
     views.create(spark, run.lakehouse, {GATE_RESULTS})
-    rows = done.rows(run.run_id, _after_the_last(spark, table))
+    evaluated_at = _after_the_last(spark, table)
+    rows = [{**row, "evaluated_at": evaluated_at} for row in done.rows]
     tables.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
 
 
@@ -248,23 +225,10 @@ def _after_the_last(spark: SparkSession, table: Table) -> datetime:
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
 
 
-def _gate_run(done: _Audit) -> GateRun:
-    pins = done.pins
-    return GateRun(
-        gate_run_id=done.gate_run_id,
-        first_load_seq=pins.first_load_seq,
-        last_load_seq=pins.last_load_seq,
-        silver_version=pins.silver_version,
-        loads_version=pins.loads_version,
-        failed=done.names(critical=True),
-        warned=done.names(critical=False),
-        rejected=pins.rejected,
-    )
-
-
-def _report(run: Run, gate_run: GateRun, done: _Audit) -> None:
+def _report(run: Run, done: _Audit) -> None:
     for result in filter(_is_restart, done.results):
         run.report.event("gate.restart_suspected", severity=result.check.severity, observed=result.observed)
+    gate_run = done.gate_run
     run.report.event(
         "gate.audited",
         gate_run_id=gate_run.gate_run_id,
@@ -285,8 +249,8 @@ def _build_docs(run: Run, done: _Audit) -> None:
         )
         return
     try:
-        place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run_id))
-    except OSError as error:  # pages beside the tables are no reason to hold back Gold
+        place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
+    except OSError as error:  # no reason to hold back Gold
         run.report.event("gate.docs_failed", reason=str(error))
         return
     run.report.event("gate.docs_built", path=f"{place}/index.html")

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
-    """Raise if the gate failed and the range was not released; names each critical expectation that was not met.
+    """Raise if the gate failed and the range was not released.
 
     Raises:
-        GateFailedError: At least one critical expectation failed or errored.
+        GateFailedError: It names each critical expectation that was not met.
     """
     if not gate_run.is_let_out:
         require_let_out(run, gate_run, _results(spark, run, gate_run.gate_run_id))
 
 
 def require_let_out(run: Run, gate_run: GateRun, rows: Iterable[Row]) -> None:
-    """The same, with the gate run's rows of gate_results at hand."""
+    """Raise as `raise_if_failed`, with the gate run's rows of gate_results."""
     if gate_run.is_let_out:
         return
     unmet = [

@@ -1,12 +1,11 @@
 """Silver's tables reconciled: what must hold between ledger, records and watermarks. Pure, on few rows.
 
-The ledger is the reference: each of its rows has a stream's watermark before and after a load, and what became of its records.
-One check is one function, and yields the differences. The gate counts those of the loads that it audits and `gate show` lists
-them; `verify` and `restore` show the first of all loads.
+The ledger is the reference. Each check yields the differences: the gate counts those of the loads that it audits, `verify` and
+`restore` show the first of all loads.
 
-Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows, not_increasing (in-order rows that are
-not above the one before them by offset), first and last (structs of epoch and sequence: the lowest in-order row, None if there
-is none, and the highest row).
+Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows, first and last (structs of epoch and
+sequence: the lowest in-order row, None if there is none, and the highest row), and from the gate not_increasing (in-order rows
+that are not above the one before them by offset).
 """
 
 from __future__ import annotations
@@ -45,12 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference(Violation):
-    """A stream and load in which two tables differ.
+    """A stream and load in which two tables differ, and by how many records or rows: 1 where that is no number.
 
-    Attributes:
-        stream: The stream; None for a load of which there is no row.
-        load_seq: The load; None for rows of Silver that name none.
-        count: By how many records or rows, 1 where that is no number.
+    The stream is None for a load without a row, load_seq for rows of Silver that name no load.
     """
 
     stream: tuple[str | None, int | None, str | None] | None
@@ -115,7 +111,7 @@ def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Dif
         if first is not None and floor is not None and load_seq is not None and first <= floor:
             above = f"(epoch, sequence) above {floor}, the highest before the load"
             yield Difference(_in_silver(key), f"{first} in order", above, *key)
-        if falls := row["not_increasing"]:
+        if falls := row.get("not_increasing"):
             told = f"{falls} places where rows in order fall", "sequences that rise with the offsets"
             yield Difference(_in_silver(key), *told, *key, falls)
         if last is not None and load_seq is not None:
@@ -136,10 +132,7 @@ def watermarks_are_reached(ledger: Iterable[Row], silver: Iterable[Row]) -> Iter
 def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first: int = 1) -> Iterator[Difference]:
     """Check that each watermark is where the stream's last ledger row left it, and that retired streams have none.
 
-    Args:
-        ledger: Its rows.
-        watermarks: The rows of `silver_watermarks`.
-        first: The first load of `ledger`. A watermark that an earlier load left needs no row.
+    A watermark that a load before `first` left needs no row of the ledger.
     """
     last = {stream_of(row): row for row in sorted(ledger, key=lambda row: row["load_seq"])}
     known = {stream_of(row): row for row in watermarks}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from expectations import gate, verdict
 from expectations.evidence.snapshot import last_published
-from expectations.kept_out import Limits
+from expectations.row_quarantine import QuarantineLimits
 from gold import publish, undo
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
@@ -90,8 +90,8 @@ def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
     publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
+def _limits(settings: Settings) -> QuarantineLimits:
+    return QuarantineLimits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:

@@ -1,4 +1,1 @@
-"""What a gate run compares: each table read once, at a pinned version, aggregated to few rows.
-
-The entry is `snapshot.evidence`.
-"""
+"""The rows that a gate run compares: each table read once, at a pinned version. The entry is `snapshot.evidence`."""

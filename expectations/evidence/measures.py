@@ -1,13 +1,10 @@
-"""What a gate run evaluates: the violations of each stream and load, and the measures of each load. Pure, on few rows.
-
-Integers stay Python's: a sequence goes up to 2^63-1, which a pandas column with a null in it would round.
-"""
+"""The violations of each stream and load, and the measures of each load, which a gate run evaluates. Pure, on few rows."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -46,26 +43,6 @@ class StreamFacts:
     watermark_mismatch: int = 0
 
 
-@dataclass
-class LoadFacts:
-    """A load: what budgets may limit."""
-
-    load_seq: int
-    records: int = 0
-    kept: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def as_row(self) -> Row:
-        """The load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0.
-
-        `missing_of_contiguous` is the part of `missing` in streams that should have no gaps.
-        """
-        counts = {name: min(self.counts[name], _LARGEST) for name in _COUNTED}
-        shares = {f"{name}_share": _share(counts[name], self.records) for name in ("duplicate", "late", "quarantined")}
-        undecodable_share = _share(counts["undecodable"], self.kept)
-        return {"load_seq": self.load_seq, **counts, **shares, "undecodable_share": undecodable_share}
-
-
 _COUNTED = (
     "duplicate",
     "late",
@@ -79,10 +56,7 @@ _COUNTED = (
 
 
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
-    """The violations of each stream and load.
-
-    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; without rejected loads.
-    """
+    """The violations of each stream and load that a table names, sorted by load; without rejected loads."""
     ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
     differences = {
         "not_increasing": reconcile.sequences_rise(ledger, silver),
@@ -114,26 +88,38 @@ def stream_facts(evidence: Evidence) -> list[StreamFacts]:
     return sorted(asked, key=lambda row: (row.load_seq or 0, row.topic or "", row.partition or 0))
 
 
-def load_facts(evidence: Evidence) -> list[LoadFacts]:
+def load_facts(evidence: Evidence) -> list[Row]:
     """The measures of each load that was not rejected, from the ledger; undecodable records are counted in Silver."""
-    loads = {seq: LoadFacts(seq) for seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)}
+    loads: dict[int, Counter[str]] = {
+        load_seq: Counter() for load_seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)
+    }
     for row in evidence.ledger:
-        load = loads[row["load_seq"]]
-        load.records += row["records"]
-        load.kept += reconcile.kept(row)
-        load.counts["duplicate"] += row[DUPLICATE]
-        load.counts["late"] += row[LATE]
-        load.counts["collision"] += row[COLLISION]
-        load.counts["missing"] += row["missing"]
-        if row["missing"] and is_contiguous(row):
-            load.counts["missing_of_contiguous"] += row["missing"]
-        load.counts["quarantined"] += sum(row[name] for name in QUARANTINED) - row["late_accepted"]
+        loads[row["load_seq"]].update(
+            records=row["records"],
+            kept=reconcile.kept(row),
+            duplicate=row[DUPLICATE],
+            late=row[LATE],
+            collision=row[COLLISION],
+            missing=row["missing"],
+            missing_of_contiguous=row["missing"] if row["missing"] and is_contiguous(row) else 0,
+            quarantined=sum(row[name] for name in QUARANTINED) - row["late_accepted"],
+        )
     for row in evidence.silver:
         if row["load_seq"] in loads:
-            loads[row["load_seq"]].counts["undecodable"] += row["undecodable"]
+            loads[row["load_seq"]]["undecodable"] += row["undecodable"]
     for row in evidence.restarts:
-        loads[row["load_seq"]].counts[RESTART_SUSPECTED] += 1
-    return [load for load_seq, load in loads.items() if load_seq not in evidence.rejected]
+        loads[row["load_seq"]][RESTART_SUSPECTED] += 1
+    return [measure(load_seq, counts) for load_seq, counts in loads.items() if load_seq not in evidence.rejected]
+
+
+def measure(load_seq: int, found: Counter[str]) -> Row:
+    """A load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0.
+
+    `missing_of_contiguous` is the part of `missing` in streams that should have no gaps.
+    """
+    counts = {name: min(found[name], _LARGEST) for name in _COUNTED}
+    shares = {f"{name}_share": _share(counts[name], found["records"]) for name in ("duplicate", "late", "quarantined")}
+    return {"load_seq": load_seq, **counts, **shares, "undecodable_share": _share(counts["undecodable"], found["kept"])}
 
 
 def is_contiguous(row: Row) -> bool:

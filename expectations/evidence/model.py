@@ -22,7 +22,6 @@ class BronzeCounts:
     """Bronze's own counts of each partition and load.
 
     Attributes:
-        records: Records of each partition and load.
         counts_offsets: Whether distinct offsets were counted instead of whole versions: replays are then not included.
         uncounted: Loads whose Bronze range is unknown.
     """
@@ -34,15 +33,12 @@ class BronzeCounts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was read, each table once and at a pinned version.
+    """The rows of a range of loads, up to the last finished one.
 
     Attributes:
-        first_load_seq: First load of the range.
-        last_load_seq: Last finished load, inclusive.
-        ledger: Rows of `silver_loads` of the range.
-        silver: Rows of `expectations.evidence.facts.silver_facts` of the range.
+        ledger: Rows of `silver_loads`.
+        silver: Rows of `expectations.evidence.facts.silver_facts`.
         watermarks: All rows of `silver_watermarks`.
-        bronze: Bronze's counts.
         rejected: The rejected loads: they are no longer audited.
         restarts: The ledger's rows of streams whose numbering may have restarted, see `expectations.evidence.snapshot`.
     """
@@ -58,17 +54,9 @@ class Evidence:
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
-    """Assign the records of Bronze versions to the loads that they belong to.
+    """Sum the rows of `facts.bronze_counts` by load, given the last version of each load and its number.
 
-    Args:
-        versions: Rows with topic, partition, version and records.
-        loads: The last Bronze version of each load, and its number.
-
-    Returns:
-        Records of each partition and load. A version belongs to the first load that ends at it or later.
-
-    >>> by_load([{"topic": "t", "partition": 0, "version": 3, "records": 5}], [(2, 1), (4, 2)])
-    {('t', 0, 2): 5}
+    A version belongs to the first load that ends at it or later.
     """
     ends = sorted(set(loads))
     last_versions = [to_version for to_version, _ in ends]

@@ -1,20 +1,19 @@
-"""What a gate run reads: the tables' versions, pinned once, and the evidence in them. Writes nothing."""
+"""The evidence of a gate run: each table read once, at a pinned version. Writes nothing."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from expectations.evidence import facts, facts_by_island
+from expectations.evidence import facts
 from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
-from lakehouse.contracts.bronze import is_of_topics, plain_topic
+from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
-from lakehouse.contracts.silver import CLASSES, DISCARDED, DUPLICATE, KEPT, RELEASED, REPLAY, STREAM, WATERMARK, stream_of
+from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.spark import frames, pruning
 from lakehouse.table import (
@@ -32,54 +31,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from lakehouse.table import Table
 
-_LEDGER = (
-    "load_seq",
-    *STREAM,
-    "bronze_after_version",
-    "bronze_to_version",
-    "records",
-    *CLASSES,
-    "kind",
-    "late_accepted",
-    RELEASED,
-    DISCARDED,
-    "erased",
-    "epoch_before",
-    "high_watermark_before",
-    "epoch_after",
-    "high_watermark_after",
-    "last_offset_before",
-    "last_offset",
-    "declared_epoch",
-    "missing",
-    "rules",
-    "rules_fingerprint",
-)
 READ = (BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS)
 """The tables that an audit reads, and that must exist."""
-_MANY = 100_000
-"""Kept records from which it pays to look for islands first, which takes one more shuffle."""
-_MOST_ISLANDS = 50_000
-"""The most islands that are collected to the driver."""
 _FEWEST_AGAIN = 10
 """The fewest duplicates that may be a restart: a handful is a resend."""
 _BLOCK = (*STREAM, "load_seq", "epoch")
 
 
 @dataclass(frozen=True)
-class Pins:
-    """The loads that wait for the gate, and the version of each table that their audit reads.
+class AuditSnapshot:
+    """The loads that wait for the gate, and the Delta version of each table that their audit reads.
 
     Attributes:
-        first_load_seq: First load of the range.
         last_load_seq: Last load of the range, inclusive.
         finished: Last finished load; those after the range were rejected.
-        silver_version: Delta version of silver_records.
-        loads_version: Delta version of silver_loads.
-        bronze_version: Delta version of bronze_records.
-        watermarks: All rows of silver_watermarks, read once.
+        watermarks: All rows of silver_watermarks.
         rejected: The rejected loads. Some may be in the range if Gold was put back since.
     """
 
@@ -93,18 +60,10 @@ class Pins:
     rejected: Rejected = NOTHING_REJECTED
 
 
-def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
-    """Pin the loads and table versions to audit.
+def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
+    """Pin the loads and table versions to audit; None if every finished load is published or rejected.
 
     The watermarks come first: what they call finished is whole in every version of the other tables that is read later.
-
-    Args:
-        spark: The session.
-        run: The run.
-        rejected: The rejected loads.
-
-    Returns:
-        The pins, or None if every finished load is published or rejected.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -114,7 +73,7 @@ def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | N
     pending = rejected.pending(last_published(spark, run), finished)
     if pending is None:
         return None
-    return Pins(
+    return AuditSnapshot(
         first_load_seq=pending[0],
         last_load_seq=pending[1],
         finished=finished,
@@ -141,54 +100,57 @@ def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
     return sorted({row["load_seq"] for row in loads if row["load_seq"] <= up_to})
 
 
-def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
+def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
     """Silver's rows of the range, at the pinned version, and any rows that name no load, so that these are found."""
     load_seq = F.col("load_seq")
-    is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) & F.expr(pins.rejected.excluded)
-    others = few_rows.but("load_seq", pins.first_load_seq, pins.last_load_seq)
-    silver = few_rows.frame(spark, run.table(SILVER_RECORDS), version=pins.silver_version, without=others)
+    is_in_range = load_seq.between(snapshot.first_load_seq, snapshot.last_load_seq) & F.expr(snapshot.rejected.excluded)
+    others = few_rows.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)
+    silver = few_rows.frame(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version, without=others)
     return silver.where(is_in_range | load_seq.isNull())
 
 
-def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
+def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot, *, gate_run_id: str) -> DataFrame:
+    """The same rows as Gold would get them."""
+    unerased = records(spark, run, snapshot).where(F.col("erased").isNull()).drop("erased")
+    return unerased.withColumn("gate_run_id", F.lit(gate_run_id))
+
+
+def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence:
     """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows.
 
     `restarts` are the ledger's rows of streams that sent at least ten records in a load, all of them duplicates with later
     timestamps than their originals.
     """
-    start = ("load_seq", pins.first_load_seq - 1)
-    found = small_tables.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
-    ledger = [row for row in found if pins.first_load_seq <= row["load_seq"] <= pins.finished]
-    kept = sum(row[name] for row in ledger for name in KEPT)
-    before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
+    start = ("load_seq", snapshot.first_load_seq - 1)
+    found = small_tables.read(spark, run.table(SILVER_LOADS), (*LEDGER, "rules"), start=start, version=snapshot.loads_version)
+    ledger = [row for row in found if snapshot.first_load_seq <= row["load_seq"] <= snapshot.finished]
     return Evidence(
-        first_load_seq=pins.first_load_seq,
-        last_load_seq=pins.finished,
+        first_load_seq=snapshot.first_load_seq,
+        last_load_seq=snapshot.finished,
         ledger=ledger,
-        silver=silver_facts(spark, records(spark, run, pins), is_large=kept >= _MANY),
-        watermarks=pins.watermarks,
-        bronze=_bronze(spark, run, pins, ledger=ledger, loaded=found, after_version=max(before, default=None)),
-        rejected=pins.rejected,
-        restarts=_restarts(spark, run, pins, ledger),
+        silver=_rows(facts.silver_facts(records(spark, run, snapshot))),
+        watermarks=snapshot.watermarks,
+        bronze=_bronze(spark, run, snapshot, found),
+        rejected=snapshot.rejected,
+        restarts=_restarts(spark, run, snapshot, ledger),
     )
 
 
-def _restarts(spark: SparkSession, run: Run, pins: Pins, ledger: Sequence[Row]) -> list[Row]:
+def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Sequence[Row]) -> list[Row]:
     """Find streams whose duplicates have later timestamps than their originals. Reads nothing unless a stream sent no others.
 
-    The first and the last record of each block of duplicates are compared. Rejects of finished loads never change, so that
-    table's current version is read.
+    The first and the last record of each block are compared. Rejects of finished loads never change: any version will do.
     """
     again = {
         (*stream_of(row), row["load_seq"]): row
         for row in ledger
-        if _FEWEST_AGAIN <= row[DUPLICATE] == row["records"] - row[REPLAY] and row["load_seq"] not in pins.rejected
+        if _FEWEST_AGAIN <= row[DUPLICATE] == row["records"] - row[REPLAY] and row["load_seq"] not in snapshot.rejected
     }
     if not again:
         return []
     wanted = frames.of_tuples(spark, again, "topic string, partition int, producer string, load_seq bigint")
     rejects = run.table(SILVER_REJECTS)
-    is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(pins.first_load_seq, pins.finished)
+    is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(snapshot.first_load_seq, snapshot.finished)
     duplicates = tables.read(spark, rejects, version=tables.version(spark, rejects)).where(is_asked)
     of_wanted = duplicates.join(F.broadcast(wanted), on=frames.same_stream(duplicates, wanted, "load_seq"), how="left_semi")
     first, last = ((f"{end}_offset", f"{end}_sequence") for end in ("first", "last"))
@@ -196,77 +158,47 @@ def _restarts(spark: SparkSession, run: Run, pins: Pins, ledger: Sequence[Row]) 
     if not blocks.num_rows:
         return []
     ends = [blocks.select([*_BLOCK, *end]).rename_columns([*_BLOCK, "offset", "sequence"]) for end in (first, last)]
-    sent = tables.read(spark, run.table(BRONZE_RECORDS), version=pins.bronze_version).where(pruning.offset_filter(blocks))
+    sent = tables.read(spark, run.table(BRONZE_RECORDS), version=snapshot.bronze_version).where(pruning.offset_filter(blocks))
     is_near = pruning.sequence_filter(pruning.ranges(blocks))
-    kept = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version).where(is_near)
+    kept = tables.read(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version).where(is_near)
     found = facts.later_again(frames.of_arrow(spark, pa.concat_tables(ends)), sent=sent, kept=kept)
     return [again[(*stream_of(row), row["load_seq"])] for row in _rows(found)]
 
 
-def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:
-    """The rows of `facts.silver_facts`; for many records by islands where possible, which sorts no row."""
-    if not is_large:
-        return _rows(facts.silver_facts(kept))
-    found = facts_by_island.find_islands(kept).limit(_MOST_ISLANDS + 1).toArrow()
-    if len(found) > _MOST_ISLANDS:
-        return _rows(facts.silver_facts(kept))
-    told, others = facts_by_island.facts(found.to_pylist())
-    return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told
-
-
-def _by_version(
-    spark: SparkSession, bronze: Table, *, after_version: int, to_version: int, topics: Sequence[str] | None
-) -> list[Row] | None:
-    """The rows of `facts.bronze_counts` of some topics, None for all; None if a version is gone."""
-    few = few_rows.appended(bronze, ["topic", "partition"], after_version=after_version, to_version=to_version)
-    if few is not None:
-        return [row for row in facts.bronze_counts_of(few) if topics is None or plain_topic(row["topic"] or "") in topics]
-    summary = partial(_counted, topics=topics)
-    counted = tables.collect_appended(spark, bronze, after_version=after_version, to_version=to_version, summary=summary)
-    return None if counted is None else [row.asDict() for row in counted]
-
-
-def _counted(records: DataFrame, *, topics: Sequence[str] | None) -> DataFrame:
-    return facts.bronze_counts(records if topics is None else records.where(is_of_topics(topics)))
-
-
-def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by name
-    spark: SparkSession,
-    run: Run,
-    pins: Pins,
-    *,
-    ledger: Sequence[Row],
-    loaded: Sequence[Row],
-    after_version: int | None,
-) -> BronzeCounts:
+def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequence[Row]) -> BronzeCounts:
     """Count Bronze without the ledger's help: by whole versions, or by offsets if versions are gone from the log.
 
-    By offsets also if topics have joined or left since the load before: what a load took of a topic that joined may be older
-    than the load's versions.
-
-    Counting starts where the load before the range ended, so that a version that no load claims is found too.
+    By offsets also if topics have joined or left since the load before: records of a topic that joined may be older than the
+    load's versions. Counting starts where the load before the range ended, so that a version that no load claims is found too.
     """
+    first = snapshot.first_load_seq
+    ledger = [row for row in loaded if first <= row["load_seq"] <= snapshot.finished]
+    after_version = max((row["bronze_to_version"] for row in loaded if row["load_seq"] < first), default=None)
     bronze = run.table(BRONZE_RECORDS)
     loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
     unknown = {row["load_seq"] for row in ledger if row["bronze_to_version"] is None}
-    uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in pins.rejected))
+    uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in snapshot.rejected))
     if not loads:
         return BronzeCounts({}, uncounted=uncounted)
     to_version = max(version for version, _ in loads)
     if after_version is None:
-        after_version = -1 if pins.first_load_seq == 1 else min(row["bronze_after_version"] for row in ledger)
+        after_version = -1 if first == 1 else min(row["bronze_after_version"] for row in ledger)
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
     by_version = None
     if len(topics) <= 1:
         named = json.loads(topics.pop()) if topics else None
-        by_version = _by_version(spark, bronze, after_version=after_version, to_version=to_version, topics=named)
+
+        def summary(appended: DataFrame) -> DataFrame:
+            return facts.bronze_counts(appended if named is None else appended.where(is_of_topics(named)))
+
+        by_version = tables.collect_appended(spark, bronze, after_version=after_version, to_version=to_version, summary=summary)
     if by_version is not None:
-        return BronzeCounts(by_load(by_version, loads), uncounted=uncounted)
+        return BronzeCounts(by_load([row.asDict() for row in by_version], loads), uncounted=uncounted)
     if len(topics) <= 1:
         run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
-    offsets = facts.bronze_offsets(tables.read(spark, bronze, version=pins.bronze_version), _spans(spark, ledger))
+    offsets = facts.bronze_offsets(tables.read(spark, bronze, version=snapshot.bronze_version), _spans(spark, ledger))
     counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}
     return BronzeCounts(counted, counts_offsets=True, uncounted=uncounted)
 

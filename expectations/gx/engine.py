@@ -1,7 +1,7 @@
 """Great Expectations: the only module that imports it.
 
-The import takes about six seconds of one core (scipy, altair, pyspark.ml and its own pydantic models; no option leaves them
-out), so it happens inside the functions, only when something is audited.
+The import takes about six seconds of one core, and no option makes it less. So functions import it, only when something is
+audited.
 """
 
 from __future__ import annotations
@@ -55,13 +55,7 @@ _BATCH_VIEW = "tmp_view"
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a check.
-
-    Attributes:
-        check: The check.
-        outcome: `passed`, `failed`, or `errored` if it could not be evaluated.
-        observed: What was observed, or why it could not be evaluated.
-    """
+    """The outcome of a check, `passed`, `failed` or `errored`, and what was observed, or why it could not be evaluated."""
 
     check: Check
     outcome: str
@@ -69,7 +63,7 @@ class Result:
 
 
 def require(checks: Sequence[Check]) -> None:
-    """Raise unless Great Expectations knows each of the operator's own checks and accepts its arguments.
+    """Check that Great Expectations knows each of the operator's own checks and accepts its arguments.
 
     Raises:
         ConfigError: The name is unknown, the arguments do not fit, the expectation is wrong or cannot be evaluated on Spark, or
@@ -78,38 +72,50 @@ def require(checks: Sequence[Check]) -> None:
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
         where = f"gate.expectations[{place}]"
-        if check.type in REFUSED:
-            raise refused(check.type, where)
+        if why := REFUSED.get(check.type):
+            in_any_case = " That sequences rise within each stream is checked in any case (sequence_increases)."
+            raise ConfigError(
+                f"{check.type} {why}",
+                where=where,
+                observed=check.type,
+                expected="another expectation",
+                next_step=f"Remove it.{in_any_case if why is _NO_ORDER else ''}",
+            )
         _expectation(check, place, where)
-        if check.keeps_rows_aside and not _names_rows(check.type):
-            raise names_no_rows(check.type, where)
+        if check.quarantines_rows and not _has_rows(check.type):
+            raise ConfigError(
+                f"{check.type} looks at all rows at once: it names none that could be kept out of Gold.",
+                where=where,
+                observed="on_fail: quarantine_rows",
+                expected="an expectation on each row, such as expect_column_values_to_not_be_null",
+                next_step="Remove on_fail: the load stops where it is not met; with severity: warn it is only recorded.",
+            )
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
-    """Evaluate checks, those of one subject together. What raises becomes `errored`, one expectation alone if possible.
-
-    Args:
-        checks: The checks; `require` has passed them.
-        data: What each subject's checks evaluate: rows, or a Spark DataFrame, which is neither cached nor collected.
+    """Evaluate checks that `require` has passed, those of one subject together, on its rows or Spark DataFrame.
 
     Returns:
-        A result for each check, in the checks' order.
+        A result for each check, in their order: `errored` where Great Expectations raised, so that a verdict is recorded.
     """
     context = _context()
     found: dict[int, Result] = {}
     for subject, content in data.items():
-        numbered = [(number, check) for number, check in enumerate(checks) if check.subject is subject]
-        if numbered:
-            found |= _validated_or_errored(context, subject, content, numbered)
+        numbered = {number: check for number, check in enumerate(checks) if check.subject is subject}
+        if not numbered:
+            continue
+        try:
+            found |= _validated(_batch(context, subject.value, content), numbered)
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is the result
+            problem = f"{type(error).__name__}: {headline(str(error))}"
+            found |= {number: _errored(check, problem) for number, check in numbered.items()}
     return [found[number] for number in sorted(found)]
 
 
 def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
-    """The first 200 rows that a query finds among some records, evaluated on Spark as an expectation of its own.
-
-    Args:
-        query: Spark SQL over `{batch}`.
-        records: The records.
+    """The first 200 rows that a query over `{batch}` finds among some records, evaluated as an expectation of its own.
 
     Raises:
         TidemarkError: It could not be evaluated.
@@ -124,28 +130,8 @@ def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def unexpected_records(check: Check, records: DataFrame, *, index: Sequence[str], rows: int) -> list[dict[str, Any]]:
-    """The first records that an expectation finds unexpected: their `index` columns, and those that it evaluates.
-
-    Empty if it evaluates all rows at once, such as a mean.
-
-    Raises:
-        TidemarkError: It could not be evaluated.
-    """
-    wanted = {"result_format": "SUMMARY", "partial_unexpected_count": rows, "unexpected_index_column_names": list(index)}
-    found = _evaluated(_expectation(check, 0, check.name), records, wanted)
-    named: list[dict[str, Any]] = found.get("partial_unexpected_index_list") or []
-    return named
-
-
 def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """The records that an expectation finds unexpected, by some of their columns, without the values that it evaluates.
-
-    Args:
-        check: The expectation; it evaluates each row.
-        records: The records.
-        names: The columns.
-        most: The most records to return.
+    """The records that an expectation finds unexpected, by some of their columns; none if it evaluates all rows at once.
 
     Raises:
         TidemarkError: It could not be evaluated.
@@ -168,7 +154,7 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
     ]
 
 
-def _names_rows(kind: str) -> bool:
+def _has_rows(kind: str) -> bool:
     """Whether an expectation evaluates each row, and so can name the unexpected ones."""
     from great_expectations.expectations.expectation import (
         ColumnMapExpectation,
@@ -178,15 +164,10 @@ def _names_rows(kind: str) -> bool:
     from great_expectations.expectations.registry import get_expectation_impl
 
     of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
-    return kind not in NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
+    return kind not in _NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
 
 
 def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
-    """Evaluate one expectation alone.
-
-    Raises:
-        TidemarkError: It could not be evaluated.
-    """
     result: Mapping[str, Any] = {}
     try:
         validated = _batch(_context(), Subject.RECORDS.value, records).validate(expectation, result_format=result_format)
@@ -198,11 +179,10 @@ def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict
     return result
 
 
-def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Path:
-    """Build Data Docs of one gate run, replacing the last one's, and return their index page.
+def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> None:
+    """Build Data Docs of one gate run, replacing the last one's.
 
-    Their pages show values unescaped. So they are built from names, arguments and booleans alone, like BOOLEAN_ONLY results: no
-    observed value and no error message gets there.
+    Their pages show values unescaped, so they are built from names, arguments and booleans alone.
     """
     from great_expectations.core import ExpectationSuiteValidationResult, RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
@@ -223,23 +203,19 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Pat
             "success_percent": 100 * met / len(results) if results else 100.0,
         },
     )
-    # Out of a name alone it reads a time, and fails where what it takes for the zone is none: 20261121T093000-4502ad.
+    # It reads a bare name as a time and fails if the zone is none: 20261121T093000-4502ad.
     run = RunIdentifier(run_name=f"gate run {run_name}")
     validated.meta["run_id"] = run
     context = _context()
     identifier = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite), run, suite)
     context.validation_results_store.set(identifier, validated)
-    context.add_data_docs_site("gate", _site(folder))
-    context.build_data_docs()
-    return folder / "index.html"
-
-
-def _site(folder: Path) -> DataDocsSiteConfigTypedDict:
-    return {
+    site: DataDocsSiteConfigTypedDict = {
         "class_name": "SiteBuilder",
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.absolute())},
         "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
     }
+    context.add_data_docs_site("gate", site)
+    context.build_data_docs()
 
 
 def _boolean_only(result: Result) -> ExpectationValidationResult:
@@ -285,33 +261,16 @@ def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[s
     return records.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": content})
 
 
-def _validated_or_errored(
-    context: EphemeralDataContext,
-    subject: Subject,
-    content: Sequence[Mapping[str, object]] | DataFrame,
-    numbered: Sequence[tuple[int, Check]],
-) -> dict[int, Result]:
-    """The results; all `errored` if Great Expectations itself raises, so that the gate's verdict is still recorded."""
-    try:
-        return _validated(_batch(context, subject.value, content), numbered)
-    except TidemarkError:
-        raise
-    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is the result
-        problem = f"{type(error).__name__}: {headline(str(error))}"
-        return {number: Result(check, ERRORED, _told(check, problem)[:_OBSERVED_CHARACTERS]) for number, check in numbered}
-
-
-def _validated(batch: Batch, numbered: Sequence[tuple[int, Check]]) -> dict[int, Result]:
-    """Results by the number that each expectation carries: Great Expectations returns them in an order of its own."""
+def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]:
+    """Results by the number that each expectation carries: Great Expectations does not keep their order."""
     import great_expectations as gx
 
-    suite = gx.ExpectationSuite(
-        name="tidemark_gate", expectations=[_expectation(check, number, check.name) for number, check in numbered]
-    )
+    expectations = [_expectation(check, number, check.name) for number, check in numbered.items()]
+    suite = gx.ExpectationSuite(name="tidemark_gate", expectations=expectations)
     # No sample of unexpected values: it would cost a job per expectation, and expose personal data.
     validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
     found = {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
-    return {number: _result(check, found[number]) for number, check in numbered}
+    return {number: _result(check, found[number]) for number, check in numbered.items()}
 
 
 def _expectation(check: Check, number: int, where: str) -> Expectation:
@@ -327,43 +286,48 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
         kind = get_expectation_impl(check.type)
         return kind(**{**check.arguments, "meta": meta, "severity": severity})
     except ExpectationNotFoundError:
-        raise unknown(check.type, where, list_registered_expectation_implementations()) from None
+        known = list_registered_expectation_implementations()
+        near = difflib.get_close_matches(check.type, known, n=1)
+        raise ConfigError(
+            "Great Expectations has no such expectation.",
+            where=where,
+            observed=check.type,
+            expected=f"one of its {len(known)} expectations",
+            next_step=f"Did you mean {near[0]}?" if near else "Look through the gallery of Great Expectations.",
+        ) from None
     except (GreatExpectationsError, TypeError, ValueError) as error:
-        raise unfit(check, where, _reasons(error)) from None
-
-
-def _reasons(error: Exception) -> list[str]:
-    """Which arguments are wrong, and how. Only pydantic's errors say so without repeating a value."""
-    errors = getattr(error, "errors", None)
-    if errors is None:
-        return [type(error).__name__]
-    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in errors()]
+        # Only pydantic's errors say which arguments are wrong, and how, without repeating a value.
+        errors = error.errors() if hasattr(error, "errors") else []
+        reasons = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors] or [type(error).__name__]
+        raise ConfigError(
+            f"The arguments do not fit {check.type}.",
+            where=where,
+            observed="; ".join(dict.fromkeys(reasons)),
+            expected="the arguments that Great Expectations documents for it",
+            next_step=f"Correct them; given are: {', '.join(check.arguments) or 'none'}.",
+        ) from None
 
 
 def _result(check: Check, validated: ExpectationValidationResult) -> Result:
     problem = _problem(validated.exception_info)
     if problem is not None:
-        return Result(check, ERRORED, _told(check, problem)[:_OBSERVED_CHARACTERS])
-    outcome = PASSED if validated.success else FAILED
-    if check.subject is Subject.RECORDS and not _is_counted(check.type, validated.result):
-        return Result(check, outcome, _NOT_SHOWN)
-    return Result(check, outcome, _observed(validated.result)[:_OBSERVED_CHARACTERS])
+        return _errored(check, problem)
+    # Of records only counts are shown, no values such as a maximum.
+    is_counted = validated.result.get("unexpected_count") is not None or check.type in _COUNTED
+    is_shown = is_counted or check.subject is not Subject.RECORDS
+    observed = _observed(validated.result)[:_OBSERVED_CHARACTERS] if is_shown else _NOT_SHOWN
+    return Result(check, PASSED if validated.success else FAILED, observed)
 
 
-def _is_counted(kind: str, result: Mapping[str, Any]) -> bool:
-    """Whether what was observed of records is a count, and not a value of theirs such as a maximum or a set of values."""
-    return result.get("unexpected_count") is not None or kind in _COUNTED
-
-
-def _told(check: Check, problem: str) -> str:
-    """Why a check could not be evaluated. Spark's errors about rows may hold their values: only the condition is kept."""
+def _errored(check: Check, problem: str) -> Result:
+    """The result of a check that could not be evaluated. Spark's errors about rows may hold values: their condition is kept."""
     condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", problem)
-    if check.subject is not Subject.RECORDS or problem.startswith(_ABOUT_COLUMNS):
-        return problem
-    if condition is not None:
-        name = condition[1]
-        return problem if name.startswith(_ABOUT_QUERIES) else f"[{name}], raised by Spark; its message may hold a value"
-    return "an error whose message may hold a record's value"
+    if check.subject is Subject.RECORDS and not problem.startswith(_ABOUT_COLUMNS):
+        if condition is None:
+            problem = "an error whose message may hold a record's value"
+        elif not condition[1].startswith(_ABOUT_QUERIES):
+            problem = f"[{condition[1]}], raised by Spark; its message may hold a value"
+    return Result(check, ERRORED, problem[:_OBSERVED_CHARACTERS])
 
 
 def _problem(exception_info: Mapping[str, Any] | None) -> str | None:
@@ -384,7 +348,7 @@ def _observed(result: Mapping[str, Any]) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
+_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
 """By their class they evaluate each row; on Spark they only look at the column's type."""
 
 _NO_ORDER = "gives wrong answers on Spark: it orders by a constant and knows no streams."
@@ -406,53 +370,3 @@ REFUSED = {
     "expect_query_results_to_match_comparison": _NO_TABLE,
 }
 """Expectations that Great Expectations accepts, and why none of them is of use here."""
-
-
-def refused(name: str, where: str) -> ConfigError:
-    """The error for an expectation that cannot be evaluated, or whose answers cannot be trusted."""
-    in_any_case = " That sequences rise within each stream is checked in any case (sequence_increases)."
-    return ConfigError(
-        f"{name} {REFUSED[name]}",
-        where=where,
-        observed=name,
-        expected="another expectation",
-        next_step=f"Remove it.{in_any_case if REFUSED[name] is _NO_ORDER else ''}",
-    )
-
-
-def names_no_rows(name: str, where: str) -> ConfigError:
-    """The error for an expectation that is to keep rows out of Gold but evaluates all rows at once."""
-    return ConfigError(
-        f"{name} looks at all rows at once: it names none that could be kept aside.",
-        where=where,
-        observed="on_fail: quarantine_rows",
-        expected="an expectation on each row, such as expect_column_values_to_not_be_null",
-        next_step="Remove on_fail: the load stops where it is not met; with severity: warn it is only recorded.",
-    )
-
-
-def unknown(name: str, where: str, known: Sequence[str]) -> ConfigError:
-    """The error for a name that Great Expectations does not have.
-
-    >>> print(unknown("expect_column_max", "gate.expectations[0]", ["expect_column_max_to_be_between"]).next_step)
-    Did you mean expect_column_max_to_be_between?
-    """
-    near = difflib.get_close_matches(name, known, n=1)
-    return ConfigError(
-        "Great Expectations has no such expectation.",
-        where=where,
-        observed=name,
-        expected=f"one of its {len(known)} expectations",
-        next_step=f"Did you mean {near[0]}?" if near else "Look through the gallery of Great Expectations.",
-    )
-
-
-def unfit(check: Check, where: str, reasons: Sequence[str]) -> ConfigError:
-    """The error for arguments that the expectation does not accept."""
-    return ConfigError(
-        f"The arguments do not fit {check.type}.",
-        where=where,
-        observed="; ".join(dict.fromkeys(reasons)),
-        expected="the arguments that Great Expectations documents for it",
-        next_step=f"Correct them; given are: {', '.join(check.arguments) or 'none'}.",
-    )

@@ -29,17 +29,11 @@ _CASTS_FOR_PYTHON = {"decimal": ("double",), **dict.fromkeys(("date", "timestamp
 
 
 def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:
-    """Give each column that a check names, if it is nested or to be cast, a flat column of its own, which the check then names.
-
-    Grain: a record, as given. Columns: those given, and for each `payload.id` that a check names `payload__id`, or for example
-    `as_double__payload__id`. A path that does not exist stays as it is, so that the check reports it.
-
-    Args:
-        records: The rows.
-        checks: The checks; those on other subjects than records stay as they are.
+    """Add a flat column for each nested or converted one that a check of records names, and let the check name that.
 
     Returns:
-        The rows, and the checks in their order.
+        The records with columns such as `payload__id` or `as_double__payload__id`, and the checks in their order. A path that
+        does not exist stays as it is, so that the check reports it.
     """
     columns: dict[str, Column] = {}
     flat = [_flattened(check, records.schema, columns) if check.subject is Subject.RECORDS else check for check in checks]
@@ -47,7 +41,6 @@ def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, lis
 
 
 def _flattened(check: Check, schema: StructType, columns: dict[str, Column]) -> Check:
-    """The check with the names of flat columns, which are added to `columns`, and with arguments of the type of its column."""
     names: dict[str, str] = {}
     arguments = check.arguments
     for path in named(arguments):
@@ -77,23 +70,18 @@ def named(arguments: Mapping[str, Any]) -> list[str]:
     >>> named({"column_A": "payload.low", "column_list": ["key", "offset"], "min_value": 0})
     ['payload.low', 'key', 'offset']
     """
-    return [path for name in _ARGUMENTS for path in _paths(arguments.get(name))]
-
-
-def _paths(argument: Any) -> list[str]:
-    parts = argument if isinstance(argument, (list, tuple)) else [argument]
-    return [part for part in parts if isinstance(part, str)]
+    given = [arguments.get(name) for name in _ARGUMENTS]
+    paths = [path for each in given for path in (each if isinstance(each, (list, tuple)) else [each])]
+    return [path for path in paths if isinstance(path, str)]
 
 
 def _renamed(arguments: Mapping[str, Any], flat: Mapping[str, str]) -> dict[str, Any]:
-    renamed = dict(arguments)
-    for name in _ARGUMENTS:
-        given = renamed.get(name)
-        if isinstance(given, str):
-            renamed[name] = flat.get(given, given)
-        elif isinstance(given, (list, tuple)):
-            renamed[name] = [flat.get(part, part) if isinstance(part, str) else part for part in given]
-    return renamed
+    def rename(given: Any) -> Any:
+        if isinstance(given, (list, tuple)):
+            return [rename(part) for part in given]
+        return flat.get(given, given) if isinstance(given, str) else given
+
+    return {name: rename(given) if name in _ARGUMENTS else given for name, given in arguments.items()}
 
 
 def _type_at(schema: StructType, path: str) -> DataType | None:

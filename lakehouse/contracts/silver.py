@@ -316,3 +316,7 @@ LOADS = Contract(
         Column("claimed_at", "timestamp", "When the load was claimed, UTC"),
     ),
 )
+
+_NOT_COMPARED = ("missing_ranges", "rules", "request", "reason", "requested_by", "claimed_at")
+LEDGER = tuple(each.name for each in LOADS.columns if each.name not in _NOT_COMPARED and not each.is_added_later)
+"""The ledger's columns that the gate and `verify` compare with other tables."""

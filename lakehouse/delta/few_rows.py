@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from lakehouse.delta import local_files, log_files, tables
+from lakehouse.delta import local_files, tables
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
 """What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
 _DECODED = 4
 """Limit on the decoded size, as a multiple of the size in the files."""
-_MOST_APPENDED, _NARROW_AT_ONCE = 250_000, 65_536
-"""Rows of short columns that are few, and how many of them are read at once."""
 _MOST_PATHS = 32
 """Of more paths Spark looks at the files in a job."""
 _GLOB = frozenset("[]{}*?\\")
@@ -81,37 +79,6 @@ def outside(
 ) -> pa.Table | None:
     """The rows that are in none of some boxes, as of one version. Otherwise as `within`."""
     return _few(table, columns, boxes, version, is_outside=True, limits=limits or Limits())
-
-
-def appended(table: Table, columns: Sequence[str], *, after_version: int, to_version: int) -> pa.Table | None:
-    """The rows that the versions (after_version, to_version] appended, even if they were compacted since.
-
-    Args:
-        table: The table.
-        columns: The columns to read, which must be short.
-        after_version: The version before the first that is read; -1 for all.
-        to_version: The last version that is read, inclusive.
-
-    Returns:
-        The rows and their `_commit_version`, in no particular order; None if they are not few, or if a version is gone, removed
-        or changed rows, or cannot be read here.
-    """
-    if (folder := table.local_folder) is None or to_version - after_version > _MOST_FILES:
-        return None
-    with suppress(*local_files.ERRORS):
-        found, read, left = local_files.opened(folder, to_version), [], _MOST_APPENDED
-        for version in range(after_version + 1, to_version + 1):
-            files = log_files.appended(folder, version)
-            if files is None or len(files) > _MOST_FILES:
-                return None
-            limits = Limits(left, _NARROW_AT_ONCE)
-            rows = _read(local_files.dataset(folder, found, files), columns, [], pc.scalar(value=True), limits)
-            if rows is None:
-                return None
-            left -= len(rows)
-            read.append(rows.append_column("_commit_version", pa.repeat(version, len(rows))))
-        return pa.concat_tables(read)
-    return None
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:

@@ -1,8 +1,7 @@
-"""The files of a Delta table, in a folder or a store, checked for damage that Delta reads over without an error.
+"""The files of a Delta table, in a folder or a store: which are live, missing, cut, or only of earlier versions.
 
-To Delta, an emptied last log file is an empty commit, a log file that lost a line is another commit, and without its last log
-file the table is at the version before. But each commit says what it added, and next to it is a checksum of the table after it
-(`<version>.crc`): both are compared with the log's lines. Needs no Spark.
+Delta reads some damage without an error: an emptied last log file is an empty commit, and without its last log file a table is
+at the version before. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -32,26 +31,17 @@ _TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
 """The files that Delta and Hadoop leave next to a commit's own."""
 _OF_VERSION = re.compile(r"\.?(\d{20})\..+")
 
-_REMOVED = {"STREAMING UPDATE": "numRemovedFiles", "MERGE": "numTargetFilesRemoved"}
-_ADDING = ("WRITE", "STREAMING UPDATE", "MERGE")
-"""Operations whose `numOutputRows` counts the rows of the files that they add. Their file counts include empty files, which
-Delta leaves out of the log."""
-
-_OF_CHECKPOINT = ["add.path", "add.size", "txn.appId", "txn.version"]
-
 Action = dict[str, Any]
 
 
 @dataclass
 class Log:
-    """The state of a table according to its log.
+    """The state of a table according to its log, and the size in bytes of all its files.
 
     Attributes:
         version: The last version; -1 if there is none.
         files: Path and size in bytes of each live data file; None if the log is damaged, or starts with a checkpoint of a form
             that is not read here.
-        violations: What is wrong with the log's files.
-        sizes: The bytes of all files of the table, by their paths in it.
     """
 
     version: int = -1
@@ -61,11 +51,7 @@ class Log:
 
 
 def read_log(table: Files) -> Log:
-    """Replay a table's log from its last checkpoint on, and check every file on the way.
-
-    Raises:
-        OSError: The table's files cannot be listed or read.
-    """
+    """Replay a table's log from its last checkpoint on, and check that each file is there and can be read."""
     sizes, folder = table.sizes(), table.below("_delta_log")
     names = sorted(name.removeprefix("_delta_log/") for name in sizes if name.startswith("_delta_log/"))
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
@@ -75,11 +61,10 @@ def read_log(table: Files) -> Log:
     if log.version < 0:
         log.violations.append(Violation(folder.place, "no commit", "a Delta log"))
         return log
-    transactions: dict[str, int] = {}
     if other > start:
         start, log.files = other, None
     elif start >= 0:
-        _read_checkpoint(folder, names, start, log, transactions)
+        _read_checkpoint(folder, names, start, log)
     for version in range(start + 1, log.version + 1):
         if version not in commits:
             log.violations.append(
@@ -87,30 +72,21 @@ def read_log(table: Files) -> Log:
             )
             log.files = None
             continue
-        _replay(folder, commits[version], log, transactions)
+        _replay(folder, commits[version], log)
     log.violations.extend(_lost(folder, names, log.version))
     return log
 
 
 @dataclass(frozen=True)
 class Append:
-    """An append that is a table's last commit.
-
-    Attributes:
-        rows: How many rows its files have, by their statistics.
-        metadata: The text kept with it.
-    """
+    """An append that is a table's last commit: its rows, by the files' statistics, and the text kept with it."""
 
     rows: int
     metadata: str | None
 
 
 def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """The last commit of a table, if it is a transaction's append and all files that it added are there.
-
-    Returns:
-        The append; None if the last commit is another one, removed files, is damaged, or does not say what it added.
-    """
+    """The last commit of a table, if it is a transaction's append, says what it added, and all its files are there."""
     try:
         actions = _actions(table, last_version(table))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -125,30 +101,8 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
     return Append(rows, info.get("userMetadata"))
 
 
-def appended(table: Path, version: int) -> list[str] | None:
-    """The files that a version of a table appended, as the log names them.
-
-    Returns:
-        Their names; None if the version is gone or damaged, or also removed or changed rows.
-    """
-    try:
-        actions = _actions(table, version)
-        added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
-        removed = [action["remove"] for action in actions if "remove" in action and action["remove"]["dataChange"]]
-        names = [each["path"] for each in added]
-    except (OSError, ValueError, KeyError):
-        return None
-    is_append = actions and not removed and not any("cdc" in action for action in actions)
-    return names if is_append and not any(each.get("deletionVector") for each in added) else None
-
-
 def _actions(table: Path, version: int) -> list[Action]:
-    """What a version of a table committed.
-
-    Raises:
-        OSError: The version is gone.
-        ValueError: Its file is damaged.
-    """
+    """The actions of a version. Raises OSError if it is gone, ValueError if its file is damaged."""
     return [json.loads(line) for line in (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()]
 
 
@@ -161,11 +115,7 @@ def last_version(table: Path) -> int:
 
 
 def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
-    """Version and `commitInfo` of a table's last commits, newest first.
-
-    Returns:
-        At most `limit` commits, fewer if older ones are gone from the log; None if there is none, or one has no `commitInfo`.
-    """
+    """Version and `commitInfo` of a table's last commits, newest first; None if there is none, or one has no `commitInfo`."""
     folder, found = table / "_delta_log", []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
@@ -193,13 +143,8 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 def old_files(table: Files) -> list[str] | None:
     """The files that only earlier versions of a table had: those that are left, and those that its log still names.
 
-    A log file from before the last checkpoint counts too: with it an earlier version may be read.
-
-    Returns:
-        Their paths in the table, sorted; None if the log is damaged, or starts with a checkpoint that is not read here.
-
-    Raises:
-        OSError: The table's files cannot be listed or read.
+    A log file from before the last checkpoint counts too: with it an earlier version may be read. None if the log is damaged,
+    or starts with a checkpoint that is not read here.
     """
     log, folder = read_log(table), table.below("_delta_log")
     if log.files is None or log.violations:
@@ -228,7 +173,7 @@ def before(names: Iterable[str], version: int) -> list[str]:
 
 
 def before_checkpoint(names: Iterable[str]) -> list[str]:
-    """The files of a log that belong to versions before its last complete checkpoint, see `before`."""
+    """The files of a log from before its last complete checkpoint."""
     found = list(names)
     return before(found, _last_checkpoint(found))
 
@@ -242,13 +187,11 @@ def _paths(actions: Iterable[Action]) -> Iterator[str]:
 
 
 def _is_checksum(name: str) -> bool:
-    """Whether Hadoop wrote the file, next to one of the same name."""
     last = name.rpartition("/")[2]
     return last.startswith(".") and last.endswith(".crc")
 
 
 def _last_checkpoint(names: list[str]) -> int:
-    """The version of the last complete checkpoint; -1 if there is none."""
     parts: dict[tuple[int, int], int] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
@@ -257,38 +200,31 @@ def _last_checkpoint(names: list[str]) -> int:
     return max((version for (version, wanted), found in parts.items() if found >= wanted), default=-1)
 
 
-def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log, transactions: dict[str, int]) -> None:
+def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log) -> None:
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
         if match is None or int(match[1]) != version:
             continue
         try:
             with folder.open(name) as file:
-                rows = pq.ParquetFile(file).read(columns=_OF_CHECKPOINT).to_pylist()
+                rows = pq.ParquetFile(file).read(columns=["add.path", "add.size"]).to_pylist()
         except Exception as error:  # noqa: BLE001 -- whatever the reader says of a damaged file is the finding
             log.violations.append(
                 Violation(f"{folder.place}/{name}", f"cannot be read: {error}", f"a checkpoint of version {version}")
             )
             log.files = None
             return
-        for row in rows:
-            _apply({key: value for key, value in row.items() if value is not None}, log, transactions)
+        _apply(rows, log)
 
 
-def _replay(folder: Files, name: str, log: Log, transactions: dict[str, int]) -> None:
-    version, where = int(name.removesuffix(".json")), _where(folder, name)
+def _replay(folder: Files, name: str, log: Log) -> None:
     actions = _lines(folder, name, log)
     if actions is None:
         log.files = None
         return
-    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
-    if info is None:
-        log.violations.append(Violation(where, "no commitInfo", "a line that says what was committed"))
-    else:
-        log.violations.extend(_unlike_its_metrics(where, version, info, actions))
-    for action in actions:
-        _apply(action, log, transactions)
-    log.violations.extend(_unlike_its_checksum(folder, name, info, log, transactions))
+    if not any("commitInfo" in action for action in actions):
+        log.violations.append(Violation(_where(folder, name), "no commitInfo", "a line that says what was committed"))
+    _apply(actions, log)
 
 
 def _where(folder: Files, commit: str) -> str:
@@ -313,55 +249,14 @@ def _lines(folder: Files, name: str, log: Log) -> list[Action] | None:
     return actions
 
 
-def _apply(action: Action, log: Log, transactions: dict[str, int]) -> None:
-    if (added := action.get("add")) and added.get("path") is not None and log.files is not None:
-        log.files[added["path"]] = added["size"]
-    if (removed := action.get("remove")) and log.files is not None:
-        log.files.pop(removed["path"], None)
-    if (transaction := action.get("txn")) and transaction.get("appId") is not None:
-        transactions[transaction["appId"]] = transaction["version"]
-
-
-def _unlike_its_metrics(where: str, version: int, info: Action, actions: list[Action]) -> Iterator[Violation]:
-    """Where a commit's own metrics differ from its lines: a line was lost."""
-    operation, metrics = info.get("operation", ""), info.get("operationMetrics") or {}
-    added = [action["add"] for action in actions if "add" in action]
-    counted = {_REMOVED.get(operation): (sum("remove" in action for action in actions), "files removed")}
-    rows = [json.loads(each["stats"]).get("numRecords") for each in added if each.get("stats")]
-    if operation in _ADDING and len(rows) == len(added) and None not in rows and metrics.get("numCopiedRows", "0") == "0":
-        counted["numOutputRows"] = (sum(rows), "rows added")
-    for metric, (observed, what) in counted.items():
-        expected = metrics.get(metric) if metric is not None else None
-        if expected is not None and int(expected) != observed:
-            said = f"{expected}, as the {operation} says of itself"
-            yield Violation(where, f"{observed} {what}", said)
-    if version == 0 and not all(any(name in action for action in actions) for name in ("metaData", "protocol")):
-        yield Violation(where, "no metaData or no protocol", "both: it is the first commit")
-
-
-def _unlike_its_checksum(
-    folder: Files, name: str, info: Action | None, log: Log, transactions: dict[str, int]
-) -> Iterator[Violation]:
-    """Where the checksum that Delta wrote right after the commit differs from the log."""
-    checksum = f"{name.removesuffix('.json')}.crc"
-    if f"_delta_log/{checksum}" not in log.sizes:
-        return  # written after the commit, and not by every writer
-    try:
-        with folder.open(checksum) as file:
-            noted = json.load(file)
-    except (OSError, ValueError):
+def _apply(actions: Iterable[Action], log: Log) -> None:
+    if log.files is None:
         return
-    pairs: dict[str, tuple[object, object]] = {}
-    if log.files is not None:
-        pairs["live files"] = (len(log.files), noted.get("numFiles"))
-        pairs["bytes in live files"] = (sum(log.files.values()), noted.get("tableSizeBytes"))
-        known = noted.get("setTransactions")
-        pairs["transactions"] = (transactions, None if known is None else {each["appId"]: each["version"] for each in known})
-    if info is not None and info.get("txnId") and noted.get("txnId"):
-        pairs["commit id"] = (info["txnId"], noted["txnId"])
-    for what, (observed, expected) in pairs.items():
-        if expected is not None and observed != expected:
-            yield Violation(_where(folder, name), f"{what}: {observed}", f"{expected}, as {checksum} says")
+    for action in actions:
+        if (added := action.get("add")) and added.get("path") is not None:
+            log.files[added["path"]] = added["size"]
+        if removed := action.get("remove"):
+            log.files.pop(removed["path"], None)
 
 
 def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:

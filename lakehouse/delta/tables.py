@@ -338,11 +338,6 @@ def appended(
     return Appended(to_version, total)
 
 
-def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list[tuple[int, str]]:
-    """Version and operation of the table's last commits, newest first."""
-    return [(row["version"], row["operation"]) for row in _history(spark, table, limit, "version", "operation")]
-
-
 def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
     """The table's last commits, newest first. Reads the log files of a local folder, which needs no query."""
     if (folder := table.local_folder) is not None and (commits := log_files.last_commits(folder, limit)) is not None:

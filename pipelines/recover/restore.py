@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import reconcile
-from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS, first_load
+from lakehouse.contracts.silver import ERASE, LEDGER, RESTORE, SWAPS, first_load
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.silver_to_gold import amend_gold
-from pipelines.verify.snapshot import LEDGER
-from silver.audit import ledger_checks, reject_checks, row_summaries
+from silver.audit import ledger_checks, row_summaries
 from silver.load import cutover, recover, steps
 from silver.rules import Rules
 from silver.state import plan
@@ -153,10 +152,9 @@ def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> 
 def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to: int, *, first: int) -> Iterator[Violation]:
     yield from ledger_checks.chain(rows, run.pipeline, first=first)
     silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
-    by_load, _ = row_summaries.parted(row_summaries.kept(silver).toArrow().to_pylist())
-    yield from reconcile.rows_match(rows, by_load)
+    yield from reconcile.rows_match(rows, row_summaries.kept(silver).toArrow().to_pylist())
     rejects = row_summaries.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
-    yield from reject_checks.compare(rows, rejects.toArrow().to_pylist())
+    yield from ledger_checks.rejects_match(rows, rejects.toArrow().to_pylist())
 
 
 def _count_after(spark: SparkSession, run: Run, name: str, load_seq: int) -> int:

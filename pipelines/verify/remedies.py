@@ -1,15 +1,37 @@
-"""What to do if a check of `tidemark verify` does not hold, by what is damaged."""
+"""The next step if a check of `tidemark verify` does not hold, by what is damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.run.findings import Check, Violation, finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakehouse.run.context import Run
 
 LOG_OUT = (
-    "Put the file back from a backup. Without one: remove the folder of that table. Silver's are made anew from Bronze by "
-    "`tidemark rebuild --apply`, Gold's by the next run once all gold_ tables are removed, Bronze from what Kafka still has."
+    "Put the file back from a backup. Without one, remove the folder of that table: `tidemark rebuild --apply` makes Silver's "
+    "again from Bronze; the next run makes Gold's once all gold_ tables are removed, and Bronze from what Kafka still has."
 )
-BRONZE_OUT = "Bronze is the source of all else. Put the file or table back, from a backup or by RESTORE to the version before."
-SILVER_OUT = (
-    "Finish what is claimed: `tidemark run`. If it holds no better then: `tidemark restore --to LOAD` takes all tables to one "
-    "load, `tidemark rebuild` shows what Bronze makes of them and puts it in place."
+_AGAIN = (
+    "`tidemark rebuild` shows what Bronze gives, and puts it in place. A custom extractor whose code has changed gives another "
+    "outcome too."
 )
-GOLD_OUT = (
-    "Run once more: what was undone in Silver is undone here then. If it holds no better: remove the gold_ tables and run "
-    "again; what Silver holds is audited and published anew."
-)
+_OUT = {
+    "bronze": "All else comes from Bronze. Put the file or table back, from a backup or by RESTORE to the version before.",
+    "silver": "Finish what is claimed: `tidemark run`. If the check still fails: `tidemark restore --to LOAD` takes all tables "
+    "to one load, `tidemark rebuild` shows what Bronze makes of them and puts it in place.",
+    "gold": "Run once more: Gold then follows what was undone in Silver. If the check still fails: remove the gold_ tables and "
+    "run again, which audits and publishes what Silver holds.",
+    "payloads": _AGAIN,
+    "decided_again": _AGAIN,
+}
+"""By the table's layer, or by the check."""
+
+
+def check_table(run: Run, check: str, table: str, violations: Iterable[Violation], holds: str) -> Check:
+    """The finding of a check of one table: its first violation and the next step, or what holds."""
+    next_step = _OUT.get(check) or _OUT[table.partition("_")[0]]
+    return finding(check, violations, where=str(run.table(table)), holds=holds, next_step=next_step)

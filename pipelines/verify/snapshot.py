@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from expectations import decisions
-from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REPLAY, STREAM, WATERMARK, is_rebuilt
+from lakehouse.contracts.silver import DUPLICATE, LEDGER, QUARANTINED, REPLAY, WATERMARK, is_rebuilt
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
@@ -31,46 +31,22 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from silver.audit.ledger_checks import Row
 
-LEDGER = (
-    "load_seq",
-    *STREAM,
-    "kind",
-    "pipeline",
-    "bronze_after_version",
-    "bronze_to_version",
-    "records",
-    *CLASSES,
-    "late_accepted",
-    "released",
-    "discarded",
-    "erased",
-    *(f"{name}_{when}" for when in ("before", "after") for name in ("epoch", "high_watermark")),
-    "last_offset_before",
-    "last_offset",
-    "declared_epoch",
-    "jumps_forward",
-    "jumps_backward",
-    "missing",
-    "rules_fingerprint",
-    "run_id",
-)
-"""The ledger's columns that are compared: without missing ranges, rules, request and time of the claim."""
 
 _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Pins:
+class VerifySnapshot:
     """What is finished and published, and the pinned version of each table.
 
     Attributes:
         finished: The last finished load; later ones are left out.
         published_to: The last load that Gold has published; None if there is no Gold.
-        watermarks: All rows of silver_watermarks, read once.
+        watermarks: All rows of silver_watermarks.
         ledger: The ledger's rows in the order of their loads, including an open claim's.
         versions: The Delta version of each table that exists.
         rejected: The rejected loads: Gold holds none of their rows.
-        aside: What expectations kept out of Gold: the rows of gold_rejects that are in effect.
+        kept_out: The rows of gold_rejects that are in effect: what expectations kept out of Gold.
     """
 
     finished: int
@@ -79,7 +55,7 @@ class Pins:
     ledger: Sequence[Row]
     versions: Mapping[str, int]
     rejected: Rejected
-    aside: Sequence[Row] = ()
+    kept_out: Sequence[Row] = ()
     _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -122,34 +98,34 @@ class Pins:
         return self.count(DUPLICATE, REPLAY, *QUARANTINED) == 0
 
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
-        """A table at its pinned version; read once if it is small, and queried as often as it is asked for."""
+        """A table at its pinned version; a small one is read once."""
         if name not in self._frames:
             self._frames[name] = few_rows.frame(spark, run.table(name), version=self.versions[name])
         return self._frames[name]
 
 
-def pin(spark: SparkSession, run: Run) -> Pins:
-    """Pin the versions to check.
-
-    The watermarks come first: what they call finished is whole in every version of the other tables that is read later. Then
-    Gold, then the rejections: a rejected load is not in the Gold pinned before, and a published one is never rejected. The
-    ledger comes after Silver: a load's rows follow its claim. If a concurrent run has finished loads meanwhile, everything is
-    pinned again.
+def pin(spark: SparkSession, run: Run) -> VerifySnapshot:
+    """Pin the versions to check; again if a concurrent run has finished loads meanwhile.
 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    pins = _pin(spark, run)
+    snapshot = _pin(spark, run)
     for _ in range(_TRIES):
-        claimed = max((row["load_seq"] for row in pins.ledger), default=0)
-        is_ahead = claimed > pins.finished + 1 or (pins.published_to or 0) > pins.finished
-        if not is_ahead or tables.version(spark, run.table(SILVER_WATERMARKS)) == pins.versions[SILVER_WATERMARKS]:
+        claimed = max((row["load_seq"] for row in snapshot.ledger), default=0)
+        is_ahead = claimed > snapshot.finished + 1 or (snapshot.published_to or 0) > snapshot.finished
+        if not is_ahead or tables.version(spark, run.table(SILVER_WATERMARKS)) == snapshot.versions[SILVER_WATERMARKS]:
             break
-        pins = _pin(spark, run)
-    return pins
+        snapshot = _pin(spark, run)
+    return snapshot
 
 
-def _pin(spark: SparkSession, run: Run) -> Pins:
+def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
+    """Pin the tables in an order that leaves nothing finished out.
+
+    Loads that the watermarks call finished are whole in every version of the other tables that is read later. A rejected load
+    is not in the Gold pinned before. A load's rows in Silver follow its claim in the ledger.
+    """
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
     marks = small_tables.read(spark, run.table(SILVER_WATERMARKS), WATERMARK, version=versions[SILVER_WATERMARKS])
     finished = max((row["load_seq"] for row in marks), default=0)
@@ -160,10 +136,10 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
     if GOLD_STREAM_HEALTH in versions:
         health = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), ["load_seq"], version=versions[GOLD_STREAM_HEALTH])
         published_to = max((row["load_seq"] for row in health if row["load_seq"] is not None), default=None)
-    aside = gold_rejects.standing(spark, run)
+    kept_out = gold_rejects.standing(spark, run)
     rejected = decisions.rejected(decisions.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = tables.version(spark, run.table(name))
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), LEDGER, version=versions[SILVER_LOADS])
     ledger.sort(key=lambda row: row["load_seq"])
-    return Pins(finished, published_to, marks, ledger, versions, rejected, aside)
+    return VerifySnapshot(finished, published_to, marks, ledger, versions, rejected, kept_out)

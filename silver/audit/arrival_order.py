@@ -26,32 +26,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["JF", "JB", "DJF", "DJB"]
 
-_WORDS = {
-    "JF": "JUMP FORWARDS",
-    "JB": "JUMP BACKWARDS",
-    "DJF": "DUPLICATE JUMP FORWARDS",
-    "DJB": "DUPLICATE JUMP BACKWARDS",
-}
-
-_KINDS: dict[tuple[bool, bool], Kind] = {
-    (True, False): "JF",
-    (False, False): "JB",
-    (True, True): "DJF",
-    (False, True): "DJB",
-}
-"""By whether the number is higher, and whether it was read before."""
-
 
 class Rise(NamedTuple):
-    """Records of a stream in a row whose sequences rise one by one, whatever lies between them.
-
-    Attributes:
-        stream: The stream.
-        first_offset: The offset of the first.
-        epoch: Their epoch; None where no sequence could be read.
-        first_sequence: The sequence of the first; None where none could be read.
-        records: How many they are.
-    """
+    """Consecutive records of a stream whose sequences rise one by one; epoch and sequence are None where none could be read."""
 
     stream: Stream
     first_offset: int
@@ -67,13 +44,11 @@ class Jump:
     Attributes:
         kind: JF, JB, DJF or DJB.
         offset: Kafka offset of the record that was read there.
-        epoch: Its epoch.
         before: The sequence before it.
-        sequence: Its sequence.
         block: Consecutive records from there on that were read before.
-        is_retry: Whether the record there has the timestamp of its first copy, as it has when the client itself sends it again;
-            None where that is not known: nobody looked, or the broker sets the timestamps.
-        is_gap: Whether it goes forward over numbers that were never read: what a stream with gaps does.
+        is_retry: Whether the record has the timestamp of its first copy, as where the client itself sends it again; None if
+            unknown: nobody looked, or the broker sets the timestamps.
+        is_gap: Whether it goes forward over numbers that were never read, as in a stream with gaps.
     """
 
     kind: Kind
@@ -86,13 +61,14 @@ class Jump:
     is_gap: bool = False
 
     def __str__(self) -> str:
-        """The jump as the article prints it.
+        """Return the jump as the article prints it.
 
         >>> str(Jump("DJB", 9000, 0, 228805, 219806, block=9000))
         'DUPLICATE BLOCK - JUMP BACKWARDS 8999 (228805 -> 219806)'
         """
-        words = _WORDS[self.kind].replace("DUPLICATE ", "DUPLICATE BLOCK - ") if self.block > 1 else _WORDS[self.kind]
-        return f"{words} {abs(self.sequence - self.before)} ({self.before} -> {self.sequence})"
+        duplicate = "DUPLICATE BLOCK - " if self.block > 1 else "DUPLICATE " if self.kind.startswith("D") else ""
+        way = "FORWARDS" if self.kind.endswith("F") else "BACKWARDS"
+        return f"{duplicate}JUMP {way} {abs(self.sequence - self.before)} ({self.before} -> {self.sequence})"
 
 
 @dataclass
@@ -100,13 +76,12 @@ class Order:
     """How one stream arrived.
 
     Attributes:
-        stream: The stream.
         received: Records whose sequence could be read.
         duplicates: Those of them whose epoch and sequence had been read before.
         jumps: The deviations, in offset order.
         collisions: Records that Silver refused as collisions; 0 if not counted.
         missing: Numbers between the lowest and the highest of an epoch that were never read.
-        is_contiguous: Whether the policies say that the stream has no gaps, so that what is missing was lost.
+        is_contiguous: Whether the policies say that the stream has no gaps, so that a missing number was lost.
     """
 
     stream: Stream
@@ -125,8 +100,7 @@ class Order:
 def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
     """Find where each stream deviates from rising by one, and count its records and duplicates.
 
-    Args:
-        chunks: All records as key columns: a partition's records in the order of their offsets, whole or in consecutive chunks.
+    The chunks hold all records as key columns, those of a partition in the order of their offsets.
     """
     found: dict[Stream, _Arriving] = {}
     for keys in chunks:
@@ -136,7 +110,7 @@ def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
 
 
 def rises(keys: pa.Table) -> Iterator[Rise]:
-    """Cut the records of each stream, in offset order, wherever a number is not the next one. Skips replays."""
+    """Cut the records of each stream, in offset order, at each number that is not the next one. Skips replays."""
     rows = sort_keys(keys)
     is_once = starts_of(rows.stream, rows.offset)
     stream, offset, epoch, sequence = (column[is_once] for column in (rows.stream, rows.offset, rows.epoch, rows.sequence))
@@ -155,8 +129,6 @@ def rises(keys: pa.Table) -> Iterator[Rise]:
 
 
 class _Arriving:
-    """The order of one stream as far as its records were taken."""
-
     def __init__(self, stream: Stream) -> None:
         self._order = Order(stream)
         self._before: tuple[int, int] | None = None
@@ -164,7 +136,6 @@ class _Arriving:
         self._is_open = False
 
     def take(self, rise: Rise) -> None:
-        """Take further records of the stream; those whose sequence could not be read are skipped."""
         if rise.epoch is None or rise.first_sequence is None:
             return
         order, before = self._order, self._before
@@ -174,7 +145,8 @@ class _Arriving:
         if before is None or before[0] != rise.epoch:
             self._is_open = False
         elif first != before[1] + 1:
-            kind = _KINDS[first > before[1], bool(block)]
+            way: tuple[Kind, Kind] = ("DJF", "DJB") if block else ("JF", "JB")
+            kind = way[first <= before[1]]
             order.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
             self._is_open = True
         elif self._is_open:  # behind a record that could not be read, or in the next chunk: the block continues
@@ -185,7 +157,6 @@ class _Arriving:
         self._before = (rise.epoch, last)
 
     def finish(self) -> Order:
-        """Return the stream's order."""
         order = self._order
         order.missing = sum(known.missing for known in self._seen.values())
         for nth, jump in enumerate(order.jumps):
@@ -203,16 +174,14 @@ class _Seen:
 
     @property
     def missing(self) -> int:
-        """Count the numbers between the ranges."""
         return sum(first - last - 1 for first, last in zip(self.firsts[1:], self.lasts, strict=False))
 
     def run_from(self, first: int, last: int) -> int:
-        """Count the consecutive numbers from `first` on, up to `last`, that were read before."""
+        """Count the consecutive numbers from `first` on that were read before."""
         place = bisect_right(self.firsts, first) - 1
         return max(0, min(last, self.lasts[place]) - first + 1) if place >= 0 else 0
 
     def has_any(self, first: int, last: int) -> bool:
-        """Whether a number of a range was read."""
         place = bisect_right(self.firsts, last) - 1
         return place >= 0 and self.lasts[place] >= first
 
@@ -230,32 +199,22 @@ _RACE = 10
 """Threads that number records get out of step by at most this much; beyond it whole batches were reordered."""
 
 
-class Finding(NamedTuple):
-    """One thing that a stream's order shows.
-
-    Attributes:
-        name: resends, client_retries, reordering, numbering_race, lost or no_sequence.
-        evidence: What was seen.
-        cure: What to set or change.
-    """
+class Diagnosis(NamedTuple):
+    """One diagnosis: its name, the evidence seen, and the setting that cures it."""
 
     name: str
     evidence: str
     cure: str
 
 
-def diagnose(order: Order) -> list[Finding]:
-    """Diagnose the order of one stream; no findings if it rises, with or without gaps.
-
-    Args:
-        order: The arrival order in Bronze.
-    """
+def diagnose(order: Order) -> list[Diagnosis]:
+    """Diagnose the arrival order of one stream in Bronze; no findings if it rises, with or without gaps."""
     back, resent = [jump for jump in order.jumps if jump.kind == "JB"], [jump for jump in order.jumps if jump.block]
     farthest = max((jump.before - jump.sequence for jump in back), default=0)
     found = []
     if order.collisions:
         found.append(
-            Finding(
+            Diagnosis(
                 "no_sequence",
                 f"{order.collisions} records have a number that another record had before",
                 "Number each record once per stream; where the numbering starts anew, send a greater epoch.",
@@ -263,7 +222,7 @@ def diagnose(order: Order) -> list[Finding]:
         )
     if back and not order.duplicates and farthest <= _RACE:
         found.append(
-            Finding(
+            Diagnosis(
                 "numbering_race",
                 f"{len(back)} steps back by at most {farthest}, and no duplicates",
                 "Number and send in one step: several threads take numbers in one order and send in another.",
@@ -271,7 +230,7 @@ def diagnose(order: Order) -> list[Finding]:
         )
     elif back:
         found.append(
-            Finding(
+            Diagnosis(
                 "reordering",
                 f"{len(back)} jumps back to numbers that were not read before, by at most {farthest}",
                 "enable.idempotence=true; or max.in.flight.requests.per.connection=1, where the producer cannot be idempotent.",
@@ -281,7 +240,7 @@ def diagnose(order: Order) -> list[Finding]:
         found += _resends(resent, order.duplicates)
     if order.missing and order.is_contiguous:
         found.append(
-            Finding(
+            Diagnosis(
                 "lost",
                 f"{order.missing} numbers are not there, in a stream that has no gaps",
                 "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
@@ -291,18 +250,17 @@ def diagnose(order: Order) -> list[Finding]:
     return found
 
 
-def _resends(resent: list[Jump], duplicates: int) -> Iterator[Finding]:
-    """Tell blocks that a client sent again by itself from those that an application did."""
+def _resends(resent: list[Jump], duplicates: int) -> Iterator[Diagnosis]:
     retried = [jump for jump in resent if jump.is_retry]
     if retried:
-        yield Finding(
+        yield Diagnosis(
             "client_retries",
             f"{len(retried)} blocks were sent again in order, with their first timestamps; {duplicates} records came twice",
             "enable.idempotence=true: the client sent again what it had no answer for. (Or the application did, if it sets the "
             "timestamps itself.)",
         )
     if len(retried) < len(resent):
-        yield Finding(
+        yield Diagnosis(
             "resends",
             f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
             "None is needed where the application or its client started again. Fewer come where it stores its position more "

@@ -1,6 +1,6 @@
-"""The ledger checked against itself, before the other tables are reconciled with it. Pure, on few rows.
+"""The ledger checked against itself, and the rejects against the ledger. Pure, on few rows.
 
-Each of its rows gives a stream's watermark before and after a load and what the load did: see `lakehouse.reconcile`.
+Each row of the ledger gives a stream's watermark before and after a load and what the load did: see `lakehouse.reconcile`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,36 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RESET, SWAPS, stream_of, stream_text
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    CLASSES,
+    DISCARD,
+    DISCARDED,
+    DUPLICATE,
+    ERASE,
+    HELD,
+    LATE,
+    RELEASE,
+    RELEASED,
+    REPLAY,
+    RESET,
+    SWAPS,
+    stream_of,
+    stream_text,
+)
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.silver import Stream
 
 Row = dict[str, Any]
+
+_SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
+"""The state of the rejects that a load of each kind settles."""
 
 
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
@@ -29,22 +48,15 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
     if last > finished and any(row["load_seq"] == last and row["kind"] in SWAPS for row in ledger):
         yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
     elif last not in (finished, finished + 1):
-        yield Violation(
-            f"{SILVER_LOADS} and {SILVER_WATERMARKS}",
-            f"last claimed load {last}, last finished load {finished}",
-            f"last claimed load {finished} or {finished + 1}",
-        )
+        observed = f"last claimed load {last}, last finished load {finished}"
+        yield Violation(f"{SILVER_LOADS} and {SILVER_WATERMARKS}", observed, f"last claimed load {finished} or {finished + 1}")
 
 
 def chain(ledger: Sequence[Row], pipeline: str, *, first: int = 1) -> Iterator[Violation]:
     """Check that all loads are one pipeline's, and that each starts where the one before it ended.
 
-    They are numbered without gaps, except for loads that a restore or rebuild rolled back.
-
-    Args:
-        ledger: The ledger's rows, in the order of their loads.
-        pipeline: The pipeline's name.
-        first: The first load of the ledger, see `lakehouse.contracts.silver.first_load`; 1 if all of the ledger is given.
+    They are numbered without gaps, except for loads that a restore or rebuild rolled back. The ledger's rows come in the order
+    of their loads, from load `first` on.
     """
     yield from loads_are_there(ledger, max((row["load_seq"] for row in ledger), default=0), first=first)
     bronze_version = -1
@@ -62,11 +74,8 @@ def _of_one_load(rows: Sequence[Row], bronze_version: int, pipeline: str) -> Ite
     if others := {row["pipeline"] for row in rows} - {pipeline}:
         yield Violation(where, f"pipeline {', '.join(sorted(map(str, others)))}", f"pipeline {pipeline}")
     if first["bronze_after_version"] != bronze_version:
-        yield Violation(
-            where,
-            f"bronze_after_version {first['bronze_after_version']}",
-            f"{bronze_version}, where the load before ended (-1 before the first)",
-        )
+        expected = f"{bronze_version}, where the load before ended (-1 before the first)"
+        yield Violation(where, f"bronze_after_version {first['bronze_after_version']}", expected)
     shared = ("kind", "bronze_after_version", "bronze_to_version", "run_id")
     read_by = {(plain_topic(row["topic"]), row["rules_fingerprint"]) for row in rows}
     is_mixed = len(read_by) > len({topic for topic, _ in read_by})
@@ -83,28 +92,65 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
     for stream, row in marks.items():
         reached[stream[:2]] = max(row["last_offset"], reached.get(stream[:2], row["last_offset"]))
     for row in rows:
-        stream = stream_of(row)
+        stream, before, after = stream_of(row), ordinal(row, "before"), ordinal(row, "after")
         where = f"{SILVER_LOADS}, load {row['load_seq']}, {stream_text(stream)}"
         known = marks.get(stream)
-        expected = ordinal(known, "after")
-        if ordinal(row, "before") != expected:
-            yield Violation(where, f"watermark before {ordinal(row, 'before')}", f"{expected}, as the load before left it")
-        if row["last_offset_before"] != reached.get(stream[:2]):
-            yield Violation(
-                where,
-                f"last_offset_before {row['last_offset_before']}",
-                f"{reached.get(stream[:2])}, as the load before left it",
-            )
+        expected, place = ordinal(known, "after"), reached.get(stream[:2])
+        if before != expected:
+            yield Violation(where, f"watermark before {before}", f"{expected}, as the load before left it")
+        if row["last_offset_before"] != place:
+            yield Violation(where, f"last_offset_before {row['last_offset_before']}", f"{place}, as the load before left it")
         if known is not None and row["last_offset"] < known["last_offset"]:
             yield Violation(where, f"last_offset {row['last_offset']}", f"not below {known['last_offset']}")
-        if row["kind"] != RESET and (ordinal(row, "after") or (-1, -1)) < (ordinal(row, "before") or (-1, -1)):
-            yield Violation(where, f"watermark after {ordinal(row, 'after')}", f"not below {ordinal(row, 'before')}")
+        if row["kind"] != RESET and (after or (-1, -1)) < (before or (-1, -1)):
+            yield Violation(where, f"watermark after {after}", f"not below {before}")
     marks.update({stream_of(row): row for row in rows})
 
 
 def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
-    """Check that no (stream, epoch, sequence) occurs twice. Takes the repeated sequences of `row_summaries.parted`."""
+    """Check that no (stream, epoch, sequence) occurs twice. Takes the repeated sequences of `row_summaries.repeated`."""
     for row in rows:
         where = f"{SILVER_RECORDS}, {stream_text(stream_of(row))}, epoch {row['epoch']}"
         places = f"sequences {row['first_sequence']} to {row['last_sequence']}"
         yield Violation(f"{where}, {places}", f"{row['rows']} rows", f"{row['sequences']}, one for each sequence")
+
+
+def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
+    """Check that the rejects of each class, and those that each load settled, are as many as the ledger counts.
+
+    `found` has the rows of `silver.audit.row_summaries.rejects`.
+    """
+    expected: Counter[tuple[bool, int, str]] = Counter()  # whether it counts what a load settled, the load, the place
+    listed: Counter[tuple[bool, int, str]] = Counter()
+    kinds = {row["load_seq"]: row["kind"] for row in ledger}
+    for row in ledger:
+        stream, load_seq = stream_text(stream_of(row)), row["load_seq"]
+        for name in CLASSES:
+            count = row[name] - (row["late_accepted"] if name == LATE else 0)
+            if count and name not in (ACCEPTED, REPLAY):
+                expected[False, load_seq, f"load {load_seq}, {stream}, class {name}"] = count
+        expected[True, load_seq, f"settled by load {load_seq}, {stream}"] = row[RELEASED] + row[DISCARDED]
+    wrong: list[Violation] = []
+    for row in found:
+        stream, load_seq, by = stream_text(stream_of(row)), row["load_seq"], row["settled_load_seq"]
+        where = f"load {load_seq}, {stream}, class {row['class']}"
+        listed[False, load_seq, where] += row["records"]
+        if by is not None:
+            listed[True, by, f"settled by load {by}, {stream}"] += row["records"]
+        if not _is_possible(row, kinds):
+            said = f"{row['records']:,} records {row['state']}, by load {by}"
+            settled = "held, or settled by a load that released or discarded"
+            wrong.append(Violation(f"{SILVER_REJECTS}, {where}", said, settled))
+    for key in sorted({**expected, **listed}, key=lambda key: (key[0], key[1] or 0, key[2])):
+        if listed[key] != expected[key]:
+            counted = f"{expected[key]:,}, as the ledger counts them"
+            yield Violation(f"{SILVER_REJECTS}, {key[2]}", f"{listed[key]:,} records", counted)
+    yield from wrong
+
+
+def _is_possible(row: Row, kinds: Mapping[int, str]) -> bool:
+    """Whether a load can have set the state of a reject."""
+    state, by = row["state"], row["settled_load_seq"]
+    if by is None:
+        return state == HELD or (state == DISCARDED and row["class"] in (DUPLICATE, LATE))
+    return bool(_SETTLED_AS.get(kinds.get(by, "")) == state)

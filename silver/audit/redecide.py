@@ -1,12 +1,12 @@
 """A load decided again, from Bronze by its offsets, and compared with the ledger and the rejects. Reads only.
 
-Versions of Bronze may be gone by now, and compaction and replays since do not matter: an offset's bytes never change. Replays
-are not counted again, because it is unknown which load read the second copy.
+An offset's bytes never change, so compaction and lost versions of Bronze do not matter. Replays are not counted again: it is
+unknown which load read the second copy.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections import defaultdict
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -53,24 +53,23 @@ _SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records")
 def redecide_load(
     spark: SparkSession, run: Run, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
 ) -> Iterator[Violation]:
-    """Decide a load again; yield its differences from the ledger and the rejects.
+    """Decide a load again; yield its differences from the ledger and the rejects. Operators' requests are skipped.
 
     Args:
         spark: The session.
         run: The run.
-        claim: The ledger's rows of the load, with all columns. Operators' requests are skipped.
+        claim: The ledger's rows of the load, with their rules.
         before: The watermarks before the load, as the ledger has them.
-        tables: Bronze, Silver and rejects, each at one version: `bronze`, `silver`, `rejects`.
+        tables: `bronze`, `silver` and `rejects`, each at one version.
     """
     decided = [row for row in claim if row["records"] > row[REPLAY]]
     if not decided or claim[0]["kind"] != RECORDS:
         return
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
-    rejects = tables["rejects"]
+    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
 
     def known() -> KnownRecords:
-        is_earlier = F.col("load_seq") < load_seq
-        return KnownRecords(lambda: tables["silver"].where(is_earlier), lambda: as_of(rejects, load_seq - 1), before)
+        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before)
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
     rules = with_schemas(spark, run, records, rules)
@@ -79,7 +78,7 @@ def redecide_load(
     summed = (segment for segment in decision.summary(found.segments) if segment.kind != REPLAY)
     loads = ledger.stream_loads(summed, [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
-    yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)
+    yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
     yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
 
@@ -94,7 +93,9 @@ def _within(rows: Sequence[Row]) -> Column:
     return any_of(at(*place, f"offset BETWEEN {above + 1} AND {last}") for place, (above, last) in spans.items())
 
 
-def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]) -> Iterator[Violation]:
+def _other_outcomes(
+    load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]
+) -> Iterator[Violation]:
     for stream in sorted({**claimed, **again}, key=str):
         where = f"{SILVER_LOADS}, load {load_seq}, {stream_text(stream)}"
         row, other = claimed.get(stream), again.get(stream)
@@ -103,56 +104,35 @@ def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stre
             continue
         differing = [name for name in _OUTCOME if row[name] != other[name]]
         if differing:
-            yield Violation(
-                where,
-                ", ".join(f"{name} {row[name]}" for name in differing),
-                ", ".join(f"{name} {other[name]}" for name in differing) + ", as Bronze decides it",
-            )
+            observed, expected = (", ".join(f"{name} {each[name]}" for name in differing) for each in (row, other))
+            yield Violation(where, observed, f"{expected}, as Bronze decides it")
 
 
 def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) -> Iterator[Violation]:
-    """Compare the load's rejects, as it left them, with those decided now.
+    """Compare the load's rows of `silver_rejects`, as it left them, with those decided now.
 
-    Blocks are compared by the offsets that they cover together: one is cut where Bronze held, or holds by now, an offset twice.
-
-    Args:
-        load_seq: The load.
-        listed: Its rows of `silver_rejects`.
-        again: Those decided now.
+    Blocks of a kind are compared by their sum: one is cut where Bronze held, or holds by now, an offset twice.
     """
-    found, expected = ({_reject(row) for row in rows} for rows in (listed, again))
-    sides = [[dict(zip(_REJECT, row, strict=True)) for row in rows] for rows in (found - expected, expected - found)]
-    differing = [parts for parts in _overlapping(sides) if _sum(parts[0]) != _sum(parts[1])]
-    for side, kind in enumerate(("listed", "not listed")):
-        for row in (row for parts in differing for row in parts[side]):
-            where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(row))}, offset {row['first_offset']}"
-            shown = f"{row['class']}, {row['records']} records, up to offset {row['last_offset']}"
-            yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
+    found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
+    by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, differing in enumerate((found - expected, expected - found)):
+        for values in differing:
+            row = dict(zip(_REJECT, values, strict=True))
+            by_kind[tuple(row[name] for name in _SHARED)][side].append(row)
+    for sides in by_kind.values():
+        if _sum(sides[0]) == _sum(sides[1]):
+            continue
+        for kind, rows in zip(("listed", "not listed"), sides, strict=True):
+            for row in sorted(rows, key=itemgetter("first_offset")):
+                where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(row))}, offset {row['first_offset']}"
+                shown = f"{row['class']}, {row['records']} records, up to offset {row['last_offset']}"
+                yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
 
 
-def _overlapping(sides: list[list[Row]]) -> Iterator[tuple[list[Row], list[Row]]]:
-    """Part the blocks of both sides: blocks that share offsets, and all columns but their span, are in the same part."""
-    rows = [(str([row[name] for name in _SHARED]), side, row) for side, of_side in enumerate(sides) for row in of_side]
-    for _, alike in groupby(sorted(rows, key=lambda each: (each[0], each[2]["first_offset"])), key=itemgetter(0)):
-        parts: tuple[list[Row], list[Row]] = ([], [])
-        last = -1
-        for _, side, row in alike:
-            if row["first_offset"] > last >= 0:
-                yield parts
-                parts = ([], [])
-            parts[side].append(row)
-            last = max(last, row["last_offset"])
-        yield parts
-
-
-def _sum(rows: list[Row]) -> tuple[object, ...] | None:
+def _sum(blocks: list[Row]) -> tuple[object, ...] | None:
     """What blocks cover together: the first and last offset and sequence, and how many records."""
-    if not rows:
+    if not blocks:
         return None
-    first, last = min(rows, key=itemgetter("first_offset")), max(rows, key=itemgetter("last_offset"))
+    first, last = min(blocks, key=itemgetter("first_offset")), max(blocks, key=itemgetter("last_offset"))
     ends = (first["first_offset"], first["first_sequence"], last["last_offset"], last["last_sequence"])
-    return *ends, sum(row["records"] for row in rows)
-
-
-def _reject(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return tuple(row[name] for name in _REJECT)
+    return *ends, sum(row["records"] for row in blocks)

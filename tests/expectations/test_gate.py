@@ -143,7 +143,6 @@ def test_bronze_without_versions_is_counted_by_offset_and_an_unknown_range_errs(
 
     with monkeypatch.context() as patched:
         patched.setattr("lakehouse.delta.tables.collect_appended", gone)
-        patched.setattr("lakehouse.delta.few_rows.appended", gone)
         counted = audited(spark, loaded)
     spark.sql(f"UPDATE {loaded.table('silver_loads').sql} SET bronze_to_version = NULL WHERE load_seq = 2")
     unknown = audited(spark, loaded)

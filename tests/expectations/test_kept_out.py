@@ -142,7 +142,7 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
     """As in a catalog, where no lock keeps two runs apart: here the other one runs within the first one's audit."""
     put(spark, run, [without_id(6, 7), message(7, 8)])
     bronze_to_silver.run(spark, run, strict(run))
-    keep_aside, record = gate._keep_aside, gate._record
+    keep_out, record = gate._keep_out, gate._record
     others: list[Any] = []
 
     def other_lists_first(*args: Any) -> None:
@@ -152,9 +152,9 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
             monkeypatch.setattr(gate, "_record", record if is_recorded_first else lambda *late: others.append(late))
             silver_to_gold.run_gate(spark, run, strict(run))
             monkeypatch.setattr(gate, "_record", record)
-        keep_aside(*args)
+        keep_out(*args)
 
-    monkeypatch.setattr(gate, "_keep_aside", other_lists_first)
+    monkeypatch.setattr(gate, "_keep_out", other_lists_first)
     silver_to_gold.run_gate(spark, run, strict(run))
     for late in others[1:]:
         record(*late)

@@ -1,12 +1,11 @@
 """The facts pass over literal rows."""
 
 from collections.abc import Sequence
-from random import Random
 
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from expectations.evidence import facts, facts_by_island, snapshot
+from expectations.evidence import facts
 
 _SILVER = """topic string, partition int, producer string, epoch bigint, sequence bigint, offset bigint, load_seq bigint,
     arrival string, value binary, payload struct<id:string>"""
@@ -104,36 +103,6 @@ def test_the_pass_shuffles_once_and_no_payload(spark: SparkSession) -> None:
     shuffles = [line for line in plan.splitlines() if "Exchange" in line]
     assert len(shuffles) == 1
     assert "payload" not in shuffles[0]
-
-
-def test_by_islands_the_facts_are_the_same(spark: SparkSession) -> None:
-    """Ninety streams of each kind: whole islands, with some rows late, lost, doubled, moved, or of other epochs and loads."""
-    draw = Random(7)
-    rows = [row for stream in range(450) for row in _drawn(draw, f"p{stream}" if stream else None, kind=stream % 5)]
-    frame = spark.createDataFrame(rows, _SILVER).cache()
-
-    by_row, found = facts.silver_facts(frame), snapshot.silver_facts(spark, frame, is_large=True)
-
-    _, others = facts_by_island.facts(facts_by_island.find_islands(frame).toArrow().to_pylist())
-    assert 60 < len(others) < 390
-    expect(spark, by_row, [tuple(row[name] for name in by_row.columns) for row in found])
-
-
-def _drawn(draw: Random, producer: str | None, *, kind: int) -> list[Kept]:
-    """A stream's rows: a few islands, and what its kind does to some of them."""
-    rows, offset, sequence = [], draw.randint(0, 100), 0
-    for island in range(draw.randint(1, 4)):
-        offset, sequence = offset + draw.randint(0, 3), sequence + draw.choice((0, 0, 1, 4, *((-2, -300) if kind == 1 else ())))
-        late = kind == 2 and draw.random() < 0.5
-        for _ in range(draw.randint(1, 12)):
-            epoch = island // 2 if kind == 3 else 0
-            rows.append(kept(offset, sequence, load_seq=1 + island // 2, epoch=epoch, producer=producer, late=late))
-            offset, sequence = offset + 1, sequence + 1
-    if kind == 4:
-        rows[draw.randrange(len(rows))] = kept(
-            draw.randint(0, offset), draw.choice((None, -(2**63), draw.randint(0, sequence))), producer=producer
-        )
-    return rows
 
 
 def test_bronze_is_counted_by_version(spark: SparkSession) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chispa import assert_df_equality
-from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,34 +139,6 @@ def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_with
     assert earlier.count() == 1
     (root / BRONZE_RECORDS / Path(earlier.inputFiles()[0]).name).unlink()
     assert few_rows.files(spark, bronze, version=1, without=decided) is None
-
-
-def test_what_versions_appended_is_read_by_their_commits_even_if_it_was_compacted_since(tmp_path: Path) -> None:
-    for offset in range(3):
-        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": offset % 2, "offset": offset}])
-    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
-    table = DeltaTable(tmp_path / BRONZE_RECORDS)
-    table.optimize.compact()
-
-    found = few_rows.appended(bronze, ["partition", "offset"], after_version=0, to_version=3)
-
-    assert table.version() == 3
-    assert found is not None
-    rows = [{"partition": 1, "offset": 1, "_commit_version": 1}, {"partition": 0, "offset": 2, "_commit_version": 2}]
-    assert found.sort_by("_commit_version").to_pylist() == rows
-
-
-def test_versions_that_did_more_than_append_or_are_gone_are_left_to_spark(tmp_path: Path) -> None:
-    for offset in range(2):
-        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": offset}])
-    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
-    DeltaTable(tmp_path / BRONZE_RECORDS).delete("offset = 1")
-
-    assert few_rows.appended(bronze, ["offset"], after_version=0, to_version=1) is not None
-    assert few_rows.appended(bronze, ["offset"], after_version=0, to_version=2) is None
-    assert few_rows.appended(bronze, ["offset"], after_version=0, to_version=9) is None
-    (tmp_path / BRONZE_RECORDS / "_delta_log" / f"{0:020}.json").unlink()
-    assert few_rows.appended(bronze, ["offset"], after_version=-1, to_version=1) is None
 
 
 @pytest.mark.spark

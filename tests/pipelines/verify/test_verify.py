@@ -85,7 +85,7 @@ def test_a_damaged_log_or_data_file_is_named(spark: SparkSession, lake: Run, cap
     assert (first["where"], first["observed"]) == (str(file), f"{len(content) - 9:,} bytes")
 
 
-def test_what_was_edited_by_hand_is_named_with_its_place_and_what_was_done(spark: SparkSession, lake: Run) -> None:
+def test_what_was_edited_by_hand_is_named_with_its_place(spark: SparkSession, lake: Run) -> None:
     damaged(
         spark,
         lake,
@@ -109,9 +109,7 @@ def test_what_was_edited_by_hand_is_named_with_its_place_and_what_was_done(spark
         "gold_is_silver": "gold_records, topic t, partition 1, offset 2",
         "health_matches_ledger": "gold_stream_health, load 4, topic t, partition 1",
     }
-    assert "version 6 of silver_watermarks is a UPDATE" in found["watermarks_match_ledger"]["observed"]
     assert "high_watermark 4, as load 4 left it" in found["watermarks_match_ledger"]["expected"]
-    assert "version 5 of silver_records is a UPDATE" in found["silver_is_bronze"]["observed"]
     assert found["rejects_match_ledger"]["observed"].startswith("0 records")
 
 
@@ -133,7 +131,7 @@ def test_rows_that_are_gone_from_bronze_or_silver_are_named(spark: SparkSession,
         "each_offset_once": "silver_records, topic t, partition 1, offset 2",
         "gold_is_silver": "gold_records, topic t, partition 0, offset 9",
     }
-    with pytest.raises(TableStateError, match=r"silver_matches_ledger(.|\n)*load 4(.|\n)*0 rows(.|\n)*is a DELETE(.|\n)*1, as"):
+    with pytest.raises(TableStateError, match=r"silver_matches_ledger(.|\n)*load 4(.|\n)*0 rows(.|\n)*1, as"):
         write_verified(found, as_json=False)
 
 
@@ -144,7 +142,6 @@ def test_a_table_restored_alone_is_named(spark: SparkSession, lake: Run) -> None
 
     assert (first["check"], first["where"]) == ("silver_matches_ledger", "silver_records, load 5, topic t, partition 0")
     assert first["expected"].startswith("1, as")
-    assert "version 5 of silver_records is a RESTORE" in first["observed"]
 
 
 def test_deep_finds_flipped_bits_and_changed_rows(spark: SparkSession, lake: Run, histories: Histories, tmp_path: Path) -> None:

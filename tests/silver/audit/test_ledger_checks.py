@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from silver.audit import ledger_checks, redecide, reject_checks
+from silver.audit import ledger_checks, redecide
 from tests.support.silver_rows import LEDGER, STREAM, Row, as_lines, claim
 
 
@@ -21,7 +21,7 @@ def test_a_sound_ledger_and_rejects_violate_nothing() -> None:
         *ledger_checks.claims(LEDGER, 2),
         *ledger_checks.claims(LEDGER, 1),
         *ledger_checks.chain(LEDGER, "tests"),
-        *reject_checks.compare(LEDGER, REJECTS),
+        *ledger_checks.rejects_match(LEDGER, REJECTS),
     ]
     assert found == []
 
@@ -70,15 +70,18 @@ def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
     invalid = {"class": "invalid", "records": 1}
 
     sound = [reject(1), reject(1, **invalid, state="discarded", settled_load_seq=2)]
-    assert as_lines(reject_checks.compare(ledger, sound)) == []
-    assert as_lines(reject_checks.compare(ledger, [reject(1, records=2), sound[1]])) == [
+    assert as_lines(ledger_checks.rejects_match(ledger, sound)) == []
+    assert as_lines(ledger_checks.rejects_match(ledger, [reject(1, records=2), sound[1]])) == [
         "silver_rejects, load 1, topic t, partition 0, class duplicate: 2 records / 3, as the ledger counts them"
     ]
-    assert as_lines(reject_checks.compare(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
+    assert as_lines(ledger_checks.rejects_match(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
         "silver_rejects, settled by load 2, topic t, partition 0: 0 records / 1, as the ledger counts them"
     ]
     released = [reject(1), reject(1, **invalid, state="released", settled_load_seq=2)]
-    assert "1 records released, by load 2 / held, or settled by a load" in as_lines(reject_checks.compare(ledger, released))[0]
+    assert (
+        "1 records released, by load 2 / held, or settled by a load"
+        in as_lines(ledger_checks.rejects_match(ledger, released))[0]
+    )
 
 
 def test_a_sequence_that_stands_twice_is_named() -> None:

@@ -37,9 +37,10 @@ def compared(*words: DataFrame) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value and name not in ("topic", "partition")} for row in rows]
 
 
-def test_rows_are_counted_by_load_and_a_sequence_that_stands_twice_is_found_over_all_loads(spark: SparkSession) -> None:
+def test_rows_are_counted_by_load_and_a_sequence_that_is_there_twice_is_found(spark: SparkSession) -> None:
     kept = silver(spark, (1, 1, 0), (1, 70, 1), (2, 71, 5), (2, 64, 9), (2, 70, 6), late=6)
-    by_load, repeated = row_summaries.parted(row_summaries.kept(kept).toArrow().to_pylist())
+    by_load = row_summaries.kept(kept).toArrow().to_pylist()
+    repeated = row_summaries.repeated(kept).toArrow().to_pylist()
 
     names = ("load_seq", "rows", "first", "last")
     assert sorted(tuple(row[name] for name in names) for row in by_load) == [
@@ -51,19 +52,9 @@ def test_rows_are_counted_by_load_and_a_sequence_that_stands_twice_is_found_over
     ]
 
 
-def test_words_whose_offsets_fall_are_counted(spark: SparkSession) -> None:
-    kept = silver(spark, (1, 1, 9), (1, 64, 8), (1, 128, 10), (2, 200, 1), (2, 64, 0), late=0)
-    by_load, _ = row_summaries.parted(row_summaries.kept(kept).toArrow().to_pylist())
-
-    assert sorted((row["load_seq"], row["not_increasing"], row["first"]["sequence"]) for row in by_load) == [
-        (1, 1, 1),
-        (2, 0, 200),
-    ]
-
-
 def test_offsets_that_are_lost_unknown_doubled_or_in_two_places_are_found(spark: SparkSession) -> None:
-    bronze = offset_bitmaps.by_word("b", offsets(spark, 0, 1, 2, 63, 64, 130, 131, 131))
-    kept = offset_bitmaps.by_word("s", offsets(spark, 0, 63, 64, 64, 129, 130))
+    bronze = offset_bitmaps.by_word(offsets(spark, 0, 1, 2, 63, 64, 130, 131, 131), b=F.lit(0))
+    kept = offset_bitmaps.by_word(offsets(spark, 0, 63, 64, 64, 129, 130), s=F.lit(0))
     spans = [("t", 0, 1, 1, 1, "discarded"), ("t", 0, 63, 65, 3, "held"), ("t", 0, 130, 130, 1, "released")]
     out = offset_bitmaps.rejects_by_word(frames.of_tuples(spark, spans, OUT))
 
@@ -79,15 +70,15 @@ def test_offsets_that_are_lost_unknown_doubled_or_in_two_places_are_found(spark:
 
 def test_what_is_right_comes_to_a_row_per_partition_and_content_that_differs_to_its_word(spark: SparkSession) -> None:
     numbers = [1, 65, 66, 700]
-    bronze = offset_bitmaps.by_word("b", offsets(spark, *numbers), F.xxhash64("offset"))
+    bronze = offset_bitmaps.by_word(offsets(spark, *numbers), b=F.xxhash64("offset"))
     edited = F.when(F.col("offset") == 65, F.lit(7)).otherwise(F.xxhash64("offset"))
-    kept = offset_bitmaps.by_word("s", offsets(spark, *numbers), edited)
+    kept = offset_bitmaps.by_word(offsets(spark, *numbers), s=edited)
 
     assert compared(bronze, kept) == [{"offsets": 4, "silver": 4}, {"word": 1, "offsets": 2, "silver": 2, "differs": 0b110}]
 
 
 def test_bronzes_records_are_masked_by_what_silver_holds(spark: SparkSession) -> None:
-    kept = offset_bitmaps.by_word("s", offsets(spark, 1, 63, 64))
+    kept = offset_bitmaps.by_word(offsets(spark, 1, 63, 64), s=F.lit(0))
     rows = offset_bitmaps.masked(offsets(spark, 0, 1, 63, 64, 65, 200), kept).where("is_kept").orderBy("offset").collect()
     assert [row["offset"] for row in rows] == [1, 63, 64]
 
@@ -95,5 +86,5 @@ def test_bronzes_records_are_masked_by_what_silver_holds(spark: SparkSession) ->
 def test_content_tells_null_from_empty_and_key_from_value(spark: SparkSession) -> None:
     rows = [(1, None, b""), (1, b"", None), (1, b"", b""), (1, None, None), (2, None, None)]
     frame = frames.of_tuples(spark, rows, "offset bigint, key binary, value binary")
-    hashes = {row[0] for row in frame.select(offset_bitmaps.content(("key", "value"))).collect()}
+    hashes = {row[0] for row in frame.select(offset_bitmaps.content_hash(("key", "value"))).collect()}
     assert len(hashes) == len(rows)

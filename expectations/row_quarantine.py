@@ -1,7 +1,6 @@
 """Rows that an expectation keeps out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
 
-`policies.max_quarantined_share` limits how much of a load is kept out: an expectation that no row meets all of a sudden is
-broken, and must not empty Gold silently. Past the limit it fails the load, like any other.
+Above `policies.max_quarantined_share` of a load it fails the load, like any other: a broken expectation must not empty Gold.
 """
 
 from __future__ import annotations
@@ -46,29 +45,19 @@ _FEWEST = 10
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much of a load may be kept out of Gold.
-
-    Attributes:
-        share: The largest share of a load's records, 0 to 1.
-        topics: The same for topics that have their own share; each is judged alone, and the others together.
-    """
+class QuarantineLimits:
+    """The largest share of a load's records that may be kept out of Gold; some topics have one of their own."""
 
     share: float = 1.0
     topics: Mapping[str, float] = field(default_factory=dict)
 
     def part(self, row: Row) -> Part:
-        """The part of a load that a row is judged with: its load, and its topic if that has a share of its own."""
+        """The load of a row, and its topic if that has a share of its own."""
         topic = plain_topic(row["topic"])
         return row["load_seq"], topic if topic in self.topics else None
 
     def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """The parts of which too much would be kept out.
-
-        Args:
-            rows: The rows to keep out, each record once.
-            ledger: The ledger's rows of the loads.
-        """
+        """The parts of which too much would be kept out, of rows each once and the ledger's rows of their loads."""
         aside = Counter(self.part(row) for row in rows)
         kept: Counter[Part] = Counter()
         for row in ledger:
@@ -81,29 +70,20 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Aside:
-    """The outcome of the expectations that keep rows out of Gold.
+class RowQuarantine:
+    """The results of the expectations that keep rows out of Gold, and the rows kept out, each once: `NAMES`, and reason.
 
-    Attributes:
-        results: A result for each of them. If its rows are kept out, it has failed, but only warns.
-        rows: The rows kept out, each record once: `NAMES`, and reason.
+    A result whose rows are kept out has failed, but only warns.
     """
 
     results: list[Result]
     rows: list[Row]
 
 
-def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: Limits) -> Aside:
-    """Evaluate the expectations that keep rows out of Gold, and find the rows.
-
-    Args:
-        records: The increment, as Gold would get it.
-        checks: The expectations.
-        ledger: The ledger's rows of its loads.
-        limits: How much may be kept out.
-    """
+def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: QuarantineLimits) -> RowQuarantine:
+    """Evaluate the expectations that keep rows out of Gold on the records that Gold would get, and find the rows."""
     if not checks:
-        return Aside([], [])
+        return RowQuarantine([], [])
     flat, renamed = flatten(records, checks)
     results = [
         replace(result, check=check)
@@ -117,27 +97,29 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
             named = engine.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
             rows_of[number] = named
             if not named or len(named) > MOST:
-                why = "it names no rows" if not named else f"more than {MOST:,} are not kept aside"
+                why = "it names no rows" if not named else f"more than {MOST:,} are not kept out"
                 results[number] = _fails(result, f"; {why}")
                 del rows_of[number]
     return _within(results, rows_of, ledger, limits)
 
 
-def _within(results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: Limits) -> Aside:
+def _within(
+    results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: QuarantineLimits
+) -> RowQuarantine:
     """Apply the limits: keep out the rows within them; the expectations beyond fail their loads."""
     too_many = limits.passed(_each_once(rows_of, results), ledger)
     for number, rows in list(rows_of.items()):
         if any(limits.part(row) in too_many for row in rows):
             over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
             why = f"more than policies.max_quarantined_share of load {', '.join(map(str, over[:3]))}"
-            results[number] = _fails(results[number], f"; {why}: nothing is kept aside")
+            results[number] = _fails(results[number], f"; {why}: nothing is kept out")
             del rows_of[number]
     kept = _each_once(rows_of, results)
     if len(kept) > MOST:
-        return Aside([_fails(each, f"; more than {MOST:,} in all: nothing is kept aside") for each in results], [])
+        return RowQuarantine([_fails(each, f"; more than {MOST:,} in all: nothing is kept out") for each in results], [])
     for number in rows_of:
         results[number] = replace(results[number], observed=f"{results[number].observed}, kept out of Gold")
-    return Aside(results, kept)
+    return RowQuarantine(results, kept)
 
 
 def _fails(result: Result, why: str) -> Result:
@@ -160,18 +142,11 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
 
 
 def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
-    """List what a gate run keeps out, in one commit to gold_rejects; before its results, because these let a load out.
+    """List what a gate run keeps out of its range, in one commit to gold_rejects; before its results, which let a load out.
 
     Earlier decisions on the same records still apply, as long as the ledger has their load. Rows that earlier recorded gate
     runs listed for the same loads are removed, but for the last one's: those gate runs are no longer published. Where no lock
     keeps two gate runs apart, the other one's rows stay, whether or not its results are recorded yet.
-
-    Args:
-        spark: The session.
-        run: The run.
-        rows: The rows of `Aside`.
-        gate_run_id: The gate run.
-        first: The first load of its range.
     """
     table = run.table(GOLD_REJECTS)
     tables.create(spark, table, REJECTS)
