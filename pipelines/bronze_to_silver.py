@@ -166,8 +166,8 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
         return
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
-        if recovered.swap is None:
-            steps.planned_again(spark, run, recovered)
+        if recovered.cutover is None:
+            steps.replan_claim(spark, run, recovered)
         return
     is_there = tables.exists(spark, run.table(BRONZE_RECORDS))
     planned = planner.plan(spark, run, rules, recovered, limits(settings)) if is_there else None
@@ -180,9 +180,9 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
     """What the next load would do from a recovered state; see `preview`."""
     rules = Rules.of(settings)
     if recovered.open_claim is not None:
-        if recovered.swap is not None:
+        if recovered.cutover is not None:
             raise cutover.unfinished(run, recovered.open_claim[0])
-        planned: Plan | None = steps.planned_again(spark, run, recovered)
+        planned: Plan | None = steps.replan_claim(spark, run, recovered)
     else:
         try:
             most = settings.silver.max_records_per_load

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
     Config = PathLike[str] | str | Mapping[str, Any]
     Overrides = Mapping[str, object]
@@ -363,7 +363,7 @@ def _texts(overrides: Overrides | None) -> dict[str, str]:
 def _settled(
     kind: str,
     config: Config,
-    wanted: Wanted,
+    wanted: RecordFilter,
     spark: SparkSession | None,
     overrides: Overrides | None,
     *,
@@ -373,11 +373,11 @@ def _settled(
 ) -> Settled:
     from jobs.cli.requests import named_reason, wanted_records
     from pipelines import medallion
-    from silver.state.request import Request, Wanted
+    from silver.state.request import RecordFilter, Request
 
     is_one = wanted.offset is not None
     record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
-    filters = Wanted(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
+    filters = RecordFilter(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
     asked = Request(kind, *named_reason(*reason), wanted=wanted_records(record, filters, everything=everything))  # type: ignore[arg-type]  # one of two kinds
     with _job(config, spark, overrides) as job:
         return made(Settled, medallion.decide(job, asked, is_dry_run=dry_run))
@@ -391,16 +391,16 @@ def _wanted(
     *,
     producer: str | None,
     days: float | None,
-) -> Wanted:
+) -> RecordFilter:
     from lakehouse.contracts.gold import UNMET
     from lakehouse.contracts.silver import QUARANTINED
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
     texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
     numbers = (_number("partition", partition), _number("offset", offset))
-    return Wanted(kind, next(texts), *numbers, next(texts), _days("older_than_days", days))
+    return RecordFilter(kind, next(texts), *numbers, next(texts), _days("older_than_days", days))
 
 
 def _text(name: str, value: object) -> str:

@@ -38,9 +38,9 @@ def topic_accept(
     from jobs.process import output
     from jobs.readers import topics
     from pipelines import medallion
-    from silver.state.request import Request, Wanted
+    from silver.state.request import RecordFilter, Request
 
-    request = Request("accept", *named_reason(reason, by), wanted=Wanted(topic=topic))
+    request = Request("accept", *named_reason(reason, by), wanted=RecordFilter(topic=topic))
     with open_job(config, overrides) as job:
         done = medallion.decide(job, request, is_dry_run=dry_run)
     output.write_json(done) if as_json else topics.write_accepted(done)

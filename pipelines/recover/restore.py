@@ -18,7 +18,7 @@ from silver.audit import ledger_checks, reject_checks, row_summaries
 from silver.load import cutover, recover, steps
 from silver.rules import Rules
 from silver.state import plan
-from silver.state.request import Request, Swap
+from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
@@ -86,17 +86,17 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         return told
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
-    asked = Swap(keep_to=to, undo_to=highest)
+    asked = Cutover(keep_to=to, undo_to=highest)
     load_seq = cutover.claim(
         spark,
         run,
-        Request(RESTORE, reason, by, swap=asked),
+        Request(RESTORE, reason, by, cutover=asked),
         marks=marks,
         rules=Rules.from_json(last["rules"]),
         pinned=plan.nothing_of_bronze(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
-    cutover.carry_out(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
+    cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**told, "load_seq": load_seq}
 

@@ -51,7 +51,7 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
         judged = decoded(read, rules)
         unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
-    return _with_erased(read, rules) if if_erased(records) else read
+    return _with_erased(read, rules) if erased_columns(records) else read
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
@@ -86,7 +86,7 @@ def from_bytes(records: DataFrame) -> DataFrame:
     return records.drop(*EXTRACTED, FINGERPRINT)
 
 
-def if_erased(records: DataFrame) -> list[str]:
+def erased_columns(records: DataFrame) -> list[str]:
     """The column `erased`, if the rows have it, as Bronze's and Silver's do; for a `select`."""
     return ["erased"] if "erased" in records.columns else []
 

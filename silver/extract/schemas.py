@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
-    from silver.rules import OfTopic, Rules
+    from silver.rules import Reading, Rules
 
 _MOST_IDS = 256
 """Of one load: each other schema is a branch of the expression that decodes."""
@@ -50,7 +50,7 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
         ConfigError: The rules need a registry, and the config names none.
         ToolError: The session cannot decode Avro or Protobuf, or nothing here compiles a schema of Protobuf's.
     """
-    kinds = rules.kinds
+    kinds = rules.per_topic
     value_formats.require(spark, {each.written.format for each, _ in kinds if each.written is not None})
     asking = [nth for nth, (each, _) in enumerate(kinds) if _asks(each)]
     if not asking:
@@ -78,7 +78,7 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
     return replace(rules, own=own, written=default.written if default else rules.written)
 
 
-def _asks(each: OfTopic) -> bool:
+def _asks(each: Reading) -> bool:
     """Whether what records were written with has to be known: they are decoded, or fields of them are read."""
     read = any(source is not None and source.form == "field" for source in (each.sequence, each.producer, each.epoch))
     return each.written is not None and each.written.names_schemas and (read or each.payload is not None)
@@ -118,7 +118,7 @@ def _met(records: DataFrame, listed: Mapping[int, Sequence[int]]) -> list[_Met]:
     return met
 
 
-def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str], ...], each: OfTopic) -> None:
+def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str], ...], each: Reading) -> None:
     if each.payload is None:
         return
     wanted = payload_schema.parse(each.payload.schema)

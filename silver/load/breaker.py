@@ -50,16 +50,10 @@ if TYPE_CHECKING:
 
 _FEWEST = 10
 """With fewer quarantined records the breaker stays closed: a handful is not a pattern, whatever its share."""
-
-
-_MOST_NAMED = 20
-"""Trips listed one by one; a restarted host may have thousands of streams."""
-_MOST_BYTES = 1024 * 1024
-"""In longer values the error names no field."""
-_LONGEST = 250
-"""Characters shown of a name; a topic name has at most 249."""
-_MOST_ADVICE = 3
-"""Kinds of records that the error advises on, the most frequent first."""
+_MOST_NAMED = 20  # trips; a restarted host may have thousands of streams
+_MOST_BYTES = 1024 * 1024  # of a value whose fields are named
+_LONGEST = 250  # characters shown of a name; a topic name has at most 249
+_MOST_ADVICE = 3  # kinds of records, the most frequent first
 
 _RESTARTED = (
     "Declare a sequence that began again with `tidemark watermark reset --new-epoch`. If one corrupt number raised the "
@@ -72,7 +66,6 @@ _MEND = {
     "watermark reset --to N`.",
     FENCED: "Stop the producer that still sends an older epoch.",
 }
-"""What to do about the records of a class; for invalid ones see `advice`."""
 
 
 class _Limit(NamedTuple):
@@ -87,10 +80,6 @@ class _Limit(NamedTuple):
         return cls(own[plain], plain) if plain in own else cls(max_share, None)
 
     @property
-    def topics(self) -> str:
-        return f"topic {self.topic}" if self.topic is not None else "the topics without a share of their own"
-
-    @property
     def expected(self) -> str:
         section = "policies" if self.topic is None else f"policies.topics.{self.topic}"
         return f"a share of at most {self.share:g} ({section}.max_quarantined_share)"
@@ -100,14 +89,7 @@ class _Limit(NamedTuple):
 
 
 class Trip(NamedTuple):
-    """Why the breaker opens.
-
-    Attributes:
-        what: What looks wrong, in words.
-        where: The load, or the stream.
-        observed: What was counted.
-        expected: What is allowed, and the config key that sets it.
-    """
+    """Why the breaker opens: what looks wrong, in which load or stream, what was counted, and what a config key allows."""
 
     what: str
     where: str
@@ -118,13 +100,9 @@ class Trip(NamedTuple):
 def trips(
     load_seq: int, ledger: Sequence[Mapping[str, Any]], max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
-    """List what opens the breaker on a planned load: too large a quarantined share, or a stream with only old sequences.
+    """List what opens the breaker on a load's ledger rows: too large a quarantined share, or a stream with only old sequences.
 
-    Args:
-        load_seq: The planned load.
-        ledger: Its ledger rows, see `lakehouse.contracts.silver.LOADS`.
-        max_share: The largest share of quarantined records allowed, 0 to 1.
-        topic_shares: The same for topics with a share of their own; each is judged alone, all others together.
+    `max_share` is allowed, 0 to 1, or the topic's own share: such a topic is judged alone, all others together.
     """
     return _shown([trip for trip, _ in _opening(load_seq, ledger, max_share, topic_shares)])
 
@@ -144,23 +122,19 @@ def _opening(
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
         parts[limits[row["topic"]]].append(row)
-    in_all = [
-        (_too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit), rows)
-        for limit, rows in parts.items()
-    ]
-    restarted = [(_started_anew(row, limit), [row]) for limit, rows in parts.items() for row in rows]
-    return [(trip, rows) for trip, rows in (*in_all, *restarted) if trip is not None]
+    found: list[tuple[Trip, _Rows]] = []
+    for limit, rows in parts.items():
+        count = _counts(rows)
+        if limit.is_passed(_kept_out(count), count["records"]):
+            topics = f"topic {limit.topic}" if limit.topic is not None else "the topics without a share of their own"
+            where = f"load {load_seq}, {topics}" if len(parts) > 1 else f"load {load_seq}"
+            observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
+            found.append((Trip("Too much of the load would go into quarantine.", where, observed, limit.expected), rows))
+    restarted = [(_restarted(row, limit), [row]) for limit, rows in parts.items() for row in rows]
+    return found + [(trip, rows) for trip, rows in restarted if trip is not None]
 
 
-def _too_much(where: str, rows: list[Mapping[str, Any]], limit: _Limit) -> Trip | None:
-    count = _counts(rows)
-    if not limit.is_passed(_kept_out(count), count["records"]):
-        return None
-    observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
-    return Trip("Too much of the load would go into quarantine.", where, observed, limit.expected)
-
-
-def _started_anew(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
+def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     if row[ACCEPTED]:
         return None
     count = _counts([row])
@@ -174,13 +148,7 @@ def _started_anew(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
 
 
 def is_reason(row: Mapping[str, Any], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
-    """Whether a stream's records are a reason for the breaker to open: its own quarantined share is above the limit.
-
-    Args:
-        row: The stream's row of the planned load's ledger.
-        max_share: As in `trips`.
-        topic_shares: As in `trips`.
-    """
+    """Whether a stream's ledger row is a reason for the breaker to open: its own quarantined share is above the limit."""
     limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts([row])
     return _kept_out(counts) > limit.share * counts["records"]
 
@@ -194,18 +162,20 @@ def tripped(
     spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
     """List what opens the breaker on a plan, see `trips`; where most records are invalid, with what one of them has."""
-    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
-    return _tripped(spark, run, planned, opening, _causes(planned.rejects, opening)) if opening else []
+    return _tripped(spark, run, planned, max_share, topic_shares)[0]
 
 
 def _tripped(
-    spark: SparkSession, run: Run, planned: Plan, opening: list[tuple[Trip, _Rows]], causes: Counter[Cause]
-) -> list[Trip]:
+    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None
+) -> tuple[list[Trip], Counter[Cause]]:
+    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
+    causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])
     invalid = [cause for cause in causes if cause.kind == INVALID]
-    if 2 * sum(causes[cause] for cause in invalid) <= causes.total():
-        return found
-    return [found[0]._replace(observed=f"{found[0].observed}; {_example(spark, run, planned, invalid[0])}"), *found[1:]]
+    if 2 * sum(causes[cause] for cause in invalid) > causes.total():
+        example = _example(spark, run, planned, invalid[0])
+        found[0] = found[0]._replace(observed=f"{found[0].observed}; {example}")
+    return found, causes
 
 
 class Cause(NamedTuple):
@@ -228,20 +198,7 @@ def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Count
 
 
 def advice(causes: Collection[Cause], rules: Rules) -> str:
-    """Say what to do about the records that open the breaker: a sentence or two for each kind, three kinds at most.
-
-    Args:
-        causes: What they are, the most frequent first.
-        rules: The rules that they were decided by.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> from silver.rules import Payload, Rules
-    >>> rules = Rules(Source("header", "seq"), payload=Payload("json", "id STRING"))
-    >>> advice([Cause("t", "invalid", "value_undecodable")], rules)
-    'Look whether `value.schema` names the fields and types that the values have; if so, mend the producer.'
-    >>> advice([Cause("t", "fenced", None)], rules)
-    'Stop the producer that still sends an older epoch.'
-    """
+    """Say what to do about the records that open the breaker, by cause, the most frequent first: three kinds at most."""
     return " ".join(islice(dict.fromkeys(_advice(cause, rules) for cause in causes), _MOST_ADVICE))
 
 
@@ -250,7 +207,7 @@ def _advice(cause: Cause, rules: Rules) -> str:
         return _MEND[cause.kind]
     own, plain = rules.of_topic(cause.topic), plain_topic(cause.topic)
     if cause.reason == UNDECODABLE:
-        return _of_values(own, "value" if own.payload == rules.payload else f"topics.{plain}.value")
+        return _advice_on_values(own, _short("value" if own.payload == rules.payload else f"topics.{plain}.value"))
     role, _, problem = cause.reason.partition("_")
     source = own.sources.by_role[role]
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
@@ -261,10 +218,10 @@ def _advice(cause: Cause, rules: Rules) -> str:
     return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
 
 
-def _of_values(own: Rules, key: str) -> str:
+def _advice_on_values(own: Rules, key: str) -> str:
     if own.payload is None or own.payload.format == "text":
-        return f"Look whether `{_short(key)}.format` and `{_short(key)}.max_bytes` fit the values."
-    look = f"Look whether `{_short(key)}.schema` names the fields and types that the values have; if so, mend the producer."
+        return f"Look whether `{key}.format` and `{key}.max_bytes` fit the values."
+    look = f"Look whether `{key}.schema` names the fields and types that the values have; if so, mend the producer."
     if own.written is None or own.payload.format == "json":
         return look
     return f"{look} The event silver.schema_misfit names a schema that does not fit."
@@ -272,9 +229,8 @@ def _of_values(own: Rules, key: str) -> str:
 
 def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     """The first record of a cause, with its headers' names, the fields of its value, and which of them is not of its type."""
-    columns = {"topic": cause.topic, "class": cause.kind, "reason": cause.reason}
-    is_of = reduce(pc.and_, (pc.equal(planned.rejects[name], value) for name, value in columns.items()))
-    row = planned.rejects.filter(is_of).slice(0, 1).to_pylist()[0]
+    is_of_cause = (pc.field("topic") == cause.topic) & (pc.field("class") == cause.kind) & (pc.field("reason") == cause.reason)
+    row = planned.rejects.filter(is_of_cause).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
     is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
     bronze = run.table(BRONZE_RECORDS)
@@ -310,11 +266,9 @@ def require_closed(
     Raises:
         BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
     """
-    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
-    if not opening:
+    found, causes = _tripped(spark, run, planned, max_share, topic_shares)
+    if not found:
         return
-    causes = _causes(planned.rejects, opening)
-    found = _tripped(spark, run, planned, opening, causes)
     raise BreakerOpenError(
         " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),

@@ -134,7 +134,7 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
             done.pass_by(step.last_load)
             continue
         load.claim(spark, shadow, planned)
-        load.carry_out(spark, shadow, planned)
+        load.apply_claim(spark, shadow, planned)
         done.take(planned, step.last_load)
         shadow.report.event("rebuild.replayed", up_to_load_seq=step.last_load, load_seq=planned.load_seq)
     return done

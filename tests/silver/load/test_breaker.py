@@ -8,7 +8,7 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from silver.load.breaker import Cause, advice, trips
-from silver.rules import OfTopic, Payload, Rules
+from silver.rules import Payload, Reading, Rules
 
 HALF = 0.5
 
@@ -77,14 +77,14 @@ def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() ->
     assert trips(7, rows, 0.25, {"payments": 1}) == []
 
 
-ORDERS = OfTopic(
+ORDERS = Reading(
     Source("prefixed_json", "$.id"), payload=Payload("avro", "id STRING"), written=Written("avro", has_prefix=True)
 )
 RULES = Rules(
     Source("header", "seq"),
     epoch=Source("bytes", "0:4", "int32"),
     payload=Payload("json", "id STRING"),
-    own=(("orders", ORDERS), ("notes", OfTopic(Source("header", "seq"), payload=Payload("text")))),
+    own=(("orders", ORDERS), ("notes", Reading(Source("header", "seq"), payload=Payload("text")))),
 )
 
 
