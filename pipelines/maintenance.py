@@ -64,7 +64,7 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
 
 def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
-    """Retire the streams that have been quiet for as long as the config says, as a load; see `silver.requests.retire_streams`.
+    """Retire the streams that have been quiet for as long as the config says; see `silver.requests.watermark_changes`.
 
     Commits to silver_loads and silver_watermarks.
 

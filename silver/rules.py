@@ -46,28 +46,11 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """How the values of some topics are decoded. No `payload`: they are not. No `written`: they are text, or JSON alone."""
-
-    payload: Payload | None
-    written: Written | None
-
-    @property
-    def judges(self) -> bool:
-        """Whether a value that cannot be decoded keeps its record out of Silver."""
-        return self.payload is not None and self.payload.undecodable == "quarantine"
-
-
-@dataclass(frozen=True)
 class Reading:
     """How the records of a topic are read.
 
-    Attributes:
-        sequence: Where the sequence is read from.
-        producer: Where the producer is read from; None if a stream is a whole partition.
-        epoch: Where the epoch is read from; None if it is always 0.
-        payload: How the value is decoded; None if Silver keeps only the raw value.
-        written: How the bytes of values are written; None for text, and for JSON alone.
+    Without a producer a stream is a whole partition; without an epoch it is always 0; without a payload Silver keeps only the
+    raw value. `written` is how the bytes of values are written; None for text, and for JSON alone.
     """
 
     sequence: Source
@@ -94,6 +77,11 @@ class Reading:
             written=Written.from_pinned(found["written"]) if found.get("written") else None,
         )
 
+    @property
+    def judges(self) -> bool:
+        """Whether a value that cannot be decoded keeps its record out of Silver."""
+        return self.payload is not None and self.payload.undecodable == "quarantine"
+
     def pinned(self) -> dict[str, Any]:
         """What a claim keeps of it."""
         kept = asdict(self) | {"written": self.written and self.written.pinned()}
@@ -106,11 +94,10 @@ class Rules(Reading):
 
     Attributes:
         max_jump: The largest step above the watermark that is plausible; None for no limit.
-        late: What happens to late records: quarantine, accept or drop.
         contiguous: Whether sequences should have no gaps, so that missing ones are recorded as ranges.
-        topics: The topics with policies of their own, each once; the three above apply to all others.
+        topics: The topics with policies of their own.
         decided_topics: The topics whose records the load decides, in any incarnation; None for all that Bronze holds.
-        own: Per-topic overrides of the reading, each topic once, by name.
+        own: Per-topic overrides of the reading, by name.
     """
 
     max_jump: int | None = None
@@ -171,18 +158,13 @@ class Rules(Reading):
         return alike(Reading(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
 
     @property
-    def decodings(self) -> list[tuple[Decoding, list[str]]]:
-        """The different decodings, as `per_topic` has the readings."""
-        own = [(topic, Decoding(each.payload, each.written)) for topic, each in self.own]
-        return alike(Decoding(self.payload, self.written), own)
+    def decodings(self) -> list[tuple[Reading, list[str]]]:
+        """The different ways in which values are decoded, as `per_topic` has the readings."""
+        return self.of_values.per_topic
 
     @property
     def payload_type(self) -> payload_schema.Type | None:
-        """The type of the column `payload`, with the fields of all topics; None if no value is decoded.
-
-        Raises:
-            SchemaError: A payload cannot have this schema, or two topics contradict each other.
-        """
+        """The type of the column `payload`, with the fields of all topics; None if no value is decoded."""
         own = [(f"topics.{topic}.value", payload_schema.of(each.payload.schema)) for topic, each in self.own if each.payload]
         return payload_schema.union(payload_schema.of(self.payload.schema) if self.payload else None, own)
 
@@ -199,8 +181,8 @@ class Rules(Reading):
     @property
     def of_values(self) -> Rules:
         """How values are decoded, as rules that say nothing else."""
-        own = ((topic, Reading(_NONE, payload=each.payload, written=each.written)) for topic, each in self.own)
-        return Rules(_NONE, payload=self.payload, written=self.written, own=tuple(own))
+        own = tuple((topic, Reading(_NONE, payload=each.payload, written=each.written)) for topic, each in self.own)
+        return Rules(_NONE, payload=self.payload, written=self.written, own=own)
 
     @property
     def of_sequences(self) -> Rules:

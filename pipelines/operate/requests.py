@@ -20,7 +20,7 @@ from pipelines.operate import erasure
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 from silver.load import recover, steps
-from silver.requests import erase_key, reset_watermark
+from silver.requests import erase_key, watermark_changes
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
@@ -152,7 +152,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
         recovered = _recovered(spark, run, rules, is_dry_run=False)
     rules = rules.keeping(recovered.rules)
     known = _known(spark, run, recovered, asked)
-    reset_watermark.stream_loads(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
+    watermark_changes.reset(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
     if _begins_epoch(asked, known):
         _decide_before(spark, run, settings, asked)
 

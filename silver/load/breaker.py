@@ -33,7 +33,6 @@ from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
-from silver.extract.json_misfit import JSON_FORMS
 from silver.model import tuples_of
 
 if TYPE_CHECKING:
@@ -213,7 +212,7 @@ def _advice(cause: Cause, rules: Rules) -> str:
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
     named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"
     why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
-    if source.form in JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
+    if source.form in one_record.JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
         return f"{named[0].upper()}{named[1:]} is read from JSON: have the producer write it, one document in a value. {why}"
     return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
 
@@ -242,7 +241,7 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     place = ", ".join(f"{name} {_short(value)}" for name, value in at.items())
     named = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
     value_of = {"topic": cause.topic, "value": has["value"] and bytes(has["value"])}
-    misfit = one_record.misfit(planned.rules, value_of, cause.reason)
+    misfit = one_record.explain(planned.rules, value_of, cause.reason)
     why = f": {_short(misfit)}" if misfit else ""
     return f"the first one, {place} ({row['reason']}{why}), has {_listed(has['headers'] or [], 'header')}{named}"
 

@@ -1,19 +1,15 @@
 """A cutover: a load that replaces the state of all of Silver's tables, whatever state they are in.
 
-A restore takes them back to an earlier load. A rebuild replaces all loads with those of a shadow. Load numbers are never
-reused: the cutover's own load, and the shadow's before it, are numbered above every number that any of the tables has seen,
-because Delta remembers the transactions of rows that are gone.
+A restore takes them back to an earlier load. A rebuild replaces all loads with those of a shadow. The new loads are numbered
+above every number that any table has seen, because Delta remembers the transactions of rows that are gone.
 
-3. claim:   append the ledger's rows: the shadow's loads under their new numbers, then the cutover's own, one per stream with
-            the watermark it will have. From here on any run can finish the cutover, whatever the tables hold.
+3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
+            have. From here on any run can finish the cutover, whatever the tables hold.
    fence:   block all earlier claims, see `lakehouse.protocol.swap_fence`.
 4. silver:  remove the rows of rolled-back loads; add the shadow's.
 5. rejects: the same. What a rolled-back load had settled is held again.
    ledger:  remove the rows of rolled-back loads.
 6. advance: overwrite the watermark table with the cutover's rows. Last.
-
-Gold follows: at once after a restore, with the next gate that passes after a rebuild (`pipelines.recover.restore`,
-`gold.publish`).
 """
 
 from __future__ import annotations
@@ -88,17 +84,8 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
 ) -> int:
     """Step 3. Claim a cutover under the first number that is free, and return it; commits to silver_loads.
 
-    A restore's claim rolls back every load between `keep_to` and its own number.
-
-    Args:
-        spark: The session.
-        run: The run.
-        request: The request.
-        marks: The watermarks after the cutover.
-        rules: The rules that they were made with.
-        pinned: An empty range, at the Bronze version that the last load behind `marks` ended with.
-        first_free: The first number to try.
-        before: The shadow's rows of `silver_loads`; None for a restore.
+    A restore's claim rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover,
+    made with `rules`, and `pinned` is an empty range at their Bronze version. `before` are a shadow's rows of `silver_loads`.
 
     Raises:
         AnotherWriterError: Another run claimed the same load first.

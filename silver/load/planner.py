@@ -155,21 +155,15 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 ) -> Found:
     """Step 2. Assign each record its class, chunk by chunk, then the suspects of all chunks.
 
-    Args:
-        spark: The session.
-        chunks: The records' key columns, see `silver.load.key_columns`.
-        records: The records, with all columns; read only if there are suspects.
-        rules: The rules.
-        resolve: Returns the watermarks to decide a chunk by.
-        known: Returns what suspects are compared with; called only if there are some.
-        limits: How many suspects are compared at a time.
+    `chunks` are the records' key columns, see `silver.load.key_columns`. `resolve` returns the watermarks to decide a chunk by,
+    and `known` what suspects are compared with; it is called, and `records` are read, only if there are some.
     """
     decided = Decision(rules)
     watermarks = Watermarks({})
     for chunk in chunks:
         watermarks = resolve(chunk)
         decided.add(chunk, watermarks)
-    # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
+    # A stream with a declared epoch always has a row here, see `silver.requests.watermark_changes`.
     of_load = resolve_suspects.Records(
         records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
     )

@@ -56,12 +56,9 @@ _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "eras
 
 @dataclass(frozen=True)
 class Load:
-    """What one load did: how many Bronze records it decided, and `counts`, how many of each class.
+    """What one load did: the Bronze records it decided, how many of each class, and how many lack only a decodable value.
 
-    Attributes:
-        is_repeat: Whether it finished a load that an earlier run had claimed.
-        undecodable: How many of the invalid ones have a sequence, and a value that could not be decoded.
-        is_cut: Whether Bronze held more records than one load may have, so that the next one goes on.
+    `is_repeat` if an earlier run had claimed it; `is_cut` if Bronze held more records than one load may have.
     """
 
     load_seq: int
@@ -92,8 +89,8 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
         TableStateError: The tables contradict each other.
         RulesChangedError: The watermarks were made with other extractors.
         AnotherWriterError: Another run claimed the same load first.
-        ConservationError: The classes do not add up; nothing was written.
-        BreakerOpenError: The breaker opened, or a topic brings more new streams than it may; nothing was written.
+        ConservationError: The classes do not add up.
+        BreakerOpenError: The breaker opened, or a topic brings more new streams than it may.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -111,12 +108,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
 
 
 def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
-    """Finish the load that was claimed and not finished.
-
-    Raises:
-        TableStateError: Its outcome is not the claimed one.
-        AnotherWriterError: Another run is finishing it.
-    """
+    """Finish the load that was claimed and not finished; raises as `replan_claim` and `apply_claim`."""
     claimed = (recovered.open_claim or [])[0]
     if recovered.cutover is not None:
         cutover.apply_cutover(spark, run, claimed["load_seq"], recovered.cutover)

@@ -9,7 +9,7 @@ from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS
 from silver import model
 from silver.extract.schemas import with_schemas
-from silver.requests import accept_topic_break, erase_key, quarantine, reset_watermark, retire_streams
+from silver.requests import erase_key, quarantine, watermark_changes
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.plan import Plan, nothing_of_bronze
@@ -42,12 +42,12 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
     choice, streams = quarantine.Choice(), Streams(spark, run, watermarks)
     if request.accepted is not None:
-        loads = accept_topic_break.stream_loads(request.accepted, watermarks)
+        loads = watermark_changes.accept(request.accepted, watermarks)
     elif request.kind == RETIRE:
-        loads = retire_streams.stream_loads(request.up_to_load_seq or 0, watermarks)
+        loads = watermark_changes.retire(request.up_to_load_seq or 0, watermarks)
     elif request.reset is not None:
         silver = before_load(spark, run, silver_records(), load_seq)
-        loads = reset_watermark.stream_loads(request.reset, streams.resolve([request.reset.stream]), rules, silver)
+        loads = watermark_changes.reset(request.reset, streams.resolve([request.reset.stream]), rules, silver)
     elif request.erase is not None:
         bronze = run.table(BRONZE_RECORDS)
         whole = tables.read(spark, bronze, version=tables.version(spark, bronze))

@@ -34,9 +34,9 @@ class BronzeRange:
         appended: Records that the versions added, according to their commits; None if a commit does not say.
         up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
         topics: The topics that are read; None for all.
-        joined: Those of them that the previous load did not decide. They are read by offset and not counted by version.
-        is_cut: Whether it leaves later versions of Bronze to the next load, see `silver.max_records_per_load`.
-        is_current: Whether Bronze is known to have extracted all of the range's records by the load's rules.
+        joined: Those that the previous load did not decide. They are read by offset and not counted by version.
+        is_cut: Whether it leaves later versions of Bronze to the next load.
+        is_current: Whether Bronze has extracted all of the range's records by the load's rules.
     """
 
     after_version: int

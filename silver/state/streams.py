@@ -49,11 +49,7 @@ class StreamLimits:
 
 
 class Streams:
-    """The watermarks of a load's streams.
-
-    Attributes:
-        watermarks: The watermarks to decide by, those of retired streams included once they were resolved.
-    """
+    """The `watermarks` of a load's streams, those of retired streams included once they were resolved."""
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
@@ -69,14 +65,9 @@ class Streams:
         return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
-        """Look up the streams that have no watermark, and count the new ones, with those of earlier calls.
+        """Look up the load's streams that have no watermark, count the new ones, and return the watermarks to decide by.
 
-        Args:
-            streams: Streams of the load.
-            is_whole: Whether the load has no others.
-
-        Returns:
-            The watermarks to decide by.
+        If `is_whole`, the load has no streams but these and those of earlier calls.
 
         Raises:
             BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
