@@ -36,11 +36,7 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows of some columns as tuples, all at once.
-
-    >>> list(tuples_of(pa.table({"offset": [7, 8], "sequence": [1, None]}), ("sequence", "offset")))
-    [(1, 7), (None, 8)]
-    """
+    """The rows of some columns as tuples, all at once."""
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 

@@ -64,8 +64,6 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
     >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", "id DATE"))
-    >>> explain(rules, {"topic": "t", "value": b"[1]"}, "sequence_missing")
-    'the value: a list, where an object is wanted'
     >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "value_undecodable")
     'id: a whole number, where DATE is wanted'
     >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "sequence_missing")
@@ -90,10 +88,8 @@ def misfit(value: bytes, schema: Type) -> str | None:
     >>> schema = payload_schema.of("id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>")
     >>> misfit(b'{"id": "a", "amount": "1,5"}', schema), misfit(b'{"amount": 1.5}', schema)
     ('amount: text that DECIMAL(10,2) does not hold', 'id: missing, where NOT NULL is wanted')
-    >>> misfit(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}', schema)
-    'by.days[1]: a whole number, where DATE is wanted'
-    >>> misfit(b"[1]", schema), misfit(b'{"id": "a"}', schema)
-    ('the value: a list, where an object is wanted', None)
+    >>> misfit(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}', schema), misfit(b'{"id": "a"}', schema)
+    ('by.days[1]: a whole number, where DATE is wanted', None)
     """
     record = Record(value)
     return _no_object(record) or _in(record.json, schema, "")
@@ -102,10 +98,8 @@ def misfit(value: bytes, schema: Type) -> str | None:
 def instead_of_object(record: Record) -> str | None:
     r"""What a value is that is no JSON object; None if it is one.
 
-    >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b"[1]"))
-    ('it begins with a byte order mark', 'a list')
-    >>> instead_of_object(Record(b'"{\\"seq\\": 1}"'))
-    'text that holds JSON'
+    >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b'"{\\"seq\\": 1}"'))
+    ('it begins with a byte order mark', 'text that holds JSON')
     """
     if record.json_fault or isinstance(record.json, dict):
         return record.json_fault
@@ -119,8 +113,6 @@ def unread(source: Source, problem: str | None, value: bytes | None) -> str | No
     >>> from lakehouse.extract.sources import Source
     >>> unread(Source("json", "$.seq"), "missing", b'[{"seq": 1}]')
     'the value: a list, where an object is wanted'
-    >>> unread(Source("json", "$.seq"), "missing", b"{}"), unread(Source("json", "$[0].seq"), "missing", b"[]")
-    (None, None)
     """
     body = without_prefix(value or b"") if source.form == "prefixed_json" else value
     if source.form not in JSON_FORMS or problem not in _OF_VALUE or body is None:

@@ -140,7 +140,7 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     low = count[LATE] - count["late_accepted"] + count[COLLISION]
     if not limit.is_passed(low, count["records"]):
         return None
-    what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
+    what = "A stream sends only numbers below its watermark that are no duplicates: its sequence began again, or one corrupt "
     stream = ", ".join(f"{name} {_short(row[name])}" for name in STREAM if row[name] is not None)
     observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)

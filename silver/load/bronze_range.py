@@ -47,9 +47,7 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
     to_version: int | None = None,
     most: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest.
-
-    With `most`, of more records than that only the first commits; all, where the commits do not say how many they added.
+    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest; of more than `most` records the first.
 
     Raises:
         TableStateError: Bronze lost versions that loads have decided: new commits under their numbers would pass for decided.
@@ -62,8 +60,8 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
             where=str(bronze),
             observed=f"version {found.version}",
             expected=f"version {after_version} or later",
-            next_step="Put the files of _delta_log back from a backup. If Bronze was made anew from Kafka: move silver_loads "
-            "away, and `tidemark rebuild --apply`.",
+            next_step="Put the files of _delta_log back from a backup. If Bronze was ingested again from Kafka: move "
+            "silver_loads away, and `tidemark rebuild --apply`.",
         )
     return BronzeRange(after_version, found.version, above, found.rows, is_cut=found.is_cut)
 
@@ -78,13 +76,10 @@ def by_offset(*, after_version: int, to_version: int, above: Mapping[Partition, 
 
 
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
-    """Return the range's undecided records, with all columns.
+    """Return the range's undecided records, with all columns; without the fingerprint if the range is current.
 
-    Reads Bronze as of the range's last version, above the offsets decided before: Delta skips files below them by their
-    statistics. If that version is gone, reads the current one up to the range's last offsets: an offset's bytes never change.
-
-    Grain: a Bronze record; one that was ingested twice comes twice. Without the fingerprint if the range is current, as
-    `silver.extract.columns.sequenced` expects it.
+    Reads Bronze as of the range's last version. If that is gone, reads the current one up to the range's last offsets: an
+    offset's bytes never change. Grain: a Bronze record; one that was ingested twice comes twice.
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.is_current:
@@ -107,10 +102,9 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
 
 
 def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
-    """The key columns of the range's undecided records as Bronze has them, the fingerprint and `erased`, without Spark.
+    """Read key columns, fingerprint and `erased` of the undecided records without Spark, in any order, texts as dictionaries.
 
-    In no particular order, texts as dictionaries. None if there are more than `most` records, if they are not in a local
-    folder, or if the range is read by its offsets.
+    None if there are more than `most`, if they are not in a local folder, or if the range is read by its offsets.
     """
     if bronze_range.up_to is not None:
         return None

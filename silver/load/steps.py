@@ -10,8 +10,8 @@ that the load's result depends on, so that any run can repeat the following step
 5. rejects: append what was kept out, with the load's transaction id.
 6. advance: MERGE the watermark rows, last.
 
-An operator's request (`silver.state.request`) is a load too: step 4 appends what is released, step 5 marks what is settled,
-and an erasure follows it. A restore or rebuild replaces all tables: `silver.load.cutover`.
+An operator's request is a load too: step 4 appends what is released, step 5 marks what is settled, and an erasure follows it.
+A restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -137,8 +137,7 @@ def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
             where=f"{run.table(SILVER_LOADS)}: load {planned.load_seq}",
             observed=headline(str(error)),
             next_step="Every run tries it again. Where the cause was a passing one, or is mended, run again. Where the load "
-            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze and are decided anew, by the "
-            "config of then.",
+            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze for the next load.",
         ) from error
 
 
@@ -243,14 +242,14 @@ def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     Raises:
         TableStateError: The outcome is not the claimed one, so something that the claim relies on has changed.
     """
-    rows, watermarks = recovered.open_claim or [], recovered.watermarks
+    rows, known = recovered.open_claim or [], recovered.watermarks
     claim = {name: rows[0][name] for name in SHARED}
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
     if claim["request"] is not None:
-        planned = planner.plan_request(spark, run, watermarks, claim).plan
+        planned = planner.plan_request(spark, run, known, claim).plan
     else:
         rules, topics = Rules.from_json(claim["rules"]), recovered.decided_topics
-        planned = replan_range(spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=topics)
+        planned = replan_range(spark, run, rules, watermarks=known, claim=claim, rows=rows, decided_topics=topics)
     counts_replays = planned is None or planned.counts_replays
     observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
     expected = _outcomes(rows, counts_replays=counts_replays)

@@ -56,10 +56,7 @@ def has_key(erase: Erase) -> Column:
 
 
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
-    """Return Bronze's decided records of the key, including those that this load, or the one it replays, has erased.
-
-    With the column `up_to_offset`: the last decided offset of the record's partition.
-    """
+    """Return Bronze's decided records of the key, also those that this load erased, with `up_to_offset` of their partition."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
     decided = {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
     last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided.items()]
@@ -105,10 +102,9 @@ def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
 
 
 def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
-    """Erase the records, in Bronze last because they are found there.
+    """Erase the records, in Bronze last because they are found there; over a shadow not in Bronze, see `erase_in_bronze`.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE. Over a shadow it leaves Bronze
-    alone, which is not the shadow's: see `erase_in_bronze`.
+    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE.
 
     Raises:
         AnotherWriterError: Another run wrote to the same place at the same time.

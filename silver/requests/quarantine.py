@@ -60,7 +60,7 @@ ALREADY_KEPT = "already_kept"
 class Choice:
     """The records that a request settles: one row of `silver_rejects` or `gold_rejects` each.
 
-    `left` counts those asked for that cannot be settled, by reason: no_sequence, already_kept.
+    `left` counts those requested that cannot be settled, by reason: no_sequence, already_kept.
     """
 
     rows: pa.Table = field(default_factory=REJECT.empty_table)

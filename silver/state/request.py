@@ -18,10 +18,7 @@ Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "reb
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """A filter on the records in quarantine; a field that is None matches any.
-
-    `kind` is their class, or `unmet` for those that an expectation kept out of Gold; `days` is how long they have waited.
-    """
+    """A filter on the records in quarantine, by class (`unmet` in Gold), place and days of waiting; None matches any."""
 
     kind: str | None = None
     topic: str | None = None
@@ -33,10 +30,7 @@ class RecordFilter:
 
 @dataclass(frozen=True)
 class Reset:
-    """Which watermark to move, and where to.
-
-    `to` is the highest sequence that counts as accepted; None leaves that to the first record of a new epoch.
-    """
+    """Moves a watermark to the sequence `to`; None leaves that to the first record of a new epoch."""
 
     topic: str
     partition: int
@@ -52,10 +46,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Cutover:
-    """Rolls back the loads after `keep_to`, up to `undo_to`; see `silver.load.cutover`.
-
-    The loads of `shadow` replace them, numbered from `undo_to` + 1; None if none do.
-    """
+    """Rolls back the loads after `keep_to`, up to `undo_to`; those of a `shadow` replace them, numbered from `undo_to` + 1."""
 
     keep_to: int
     undo_to: int
@@ -64,11 +55,7 @@ class Cutover:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A topic break (recreated or expired) that an operator accepted, so that ingestion goes on.
-
-    `stored_as` is the topic's name in the tables before the break, `goes_on_as` its name from then on, and `lost` the offsets
-    that are given up.
-    """
+    """A topic break that an operator accepted. The tables name the topic `stored_as` before, and `goes_on_as` from then on."""
 
     topic: str
     stored_as: str
@@ -108,13 +95,10 @@ class Erase:
 
 @dataclass(frozen=True)
 class Request:
-    """An operator's request, or a retirement by maintenance.
+    """An operator's request, or a retirement by maintenance of streams that were quiet for `wanted.days`.
 
-    Attributes:
-        wanted: The records of a release or discard; for a retirement, how many days its streams were quiet.
-        up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
-        cutover: What a restore or rebuild replaces. Its key in JSON is `swap`.
-        published_to: The last published load whose records kept out of Gold a release or discard may mean; None for none.
+    A release or discard means the records of loads up to `up_to_load_seq`, and those kept out of Gold of loads up to
+    `published_to`. In JSON the key of `cutover` is `swap`.
     """
 
     kind: Kind

@@ -88,11 +88,7 @@ def records_contract(rules: Rules) -> Contract:
 
 
 def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
-    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more.
-
-    Raises:
-        ContractError: The table's payload cannot become that by added fields.
-    """
+    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more."""
     table = run.table(SILVER_RECORDS)
     observed = spark.read.table(table.sql).schema["payload"].dataType
     wanted = expected = _payload_type(spark, rules)

@@ -116,8 +116,8 @@ class Watermarks:
             where=where,
             observed=f"{rules.of_topic(topic).extractors}, as the config has it{of_topic}",
             expected="; ".join(_extractors(before, topic, fingerprint) for fingerprint in sorted(others[topic])),
-            next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
-            "changes, `tidemark rebuild --apply` puts it in place.",
+            next_step="Put the extractors back; or rebuild Silver from Bronze: `tidemark rebuild` shows what changes, "
+            "`tidemark rebuild --apply` puts it in place.",
         )
 
 
