@@ -27,7 +27,6 @@ from pipelines import maintenance
 from pipelines.operate import erasure
 from silver.decide import decision, kernel
 from silver.extract import one_record
-from silver.load import steps
 from silver.model import SEGMENT, Segment
 from silver.rules import Late, Rules
 from silver.state import claim, ledger

@@ -371,14 +371,14 @@ def _settled(
     everything: bool,
     dry_run: bool,
 ) -> Settled:
-    from jobs.cli.requests import named_reason, wanted_records
+    from jobs.cli.requests import named_reason, to_filter
     from pipelines import medallion
     from silver.state.request import RecordFilter, Request
 
     is_one = wanted.offset is not None
     record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
     filters = RecordFilter(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
-    asked = Request(kind, *named_reason(*reason), wanted=wanted_records(record, filters, everything=everything))  # type: ignore[arg-type]  # one of two kinds
+    asked = Request(kind, *named_reason(*reason), wanted=to_filter(record, filters, everything=everything))  # type: ignore[arg-type]  # one of two kinds
     with _job(config, spark, overrides) as job:
         return made(Settled, medallion.decide(job, asked, is_dry_run=dry_run))
 

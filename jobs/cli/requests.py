@@ -145,7 +145,7 @@ def _add_settling(kind: Kind, description: str) -> None:
         from silver.state.request import RecordFilter
 
         filters = RecordFilter(kind_of, topic, partition, None, producer, days)
-        wanted = wanted_records((of_topic, of_partition, offset), filters, everything=everything)
+        wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
         _decide(config, overrides, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
 
 
@@ -230,9 +230,7 @@ def _without_end_of_line(key: bytes) -> bytes:
     return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
 
 
-def wanted_records(
-    record: tuple[str | None, int | None, int | None], filters: RecordFilter, *, everything: bool
-) -> RecordFilter:
+def to_filter(record: tuple[str | None, int | None, int | None], filters: RecordFilter, *, everything: bool) -> RecordFilter:
     """The records that a release or discard is for: one by its topic, partition and offset, or those that filters select.
 
     Raises:
