@@ -38,7 +38,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class Policy:
-    """The policies of one topic, as far as a load's outcome depends on them; see `Rules`."""
+    """The policies of one topic: the largest plausible step above the watermark, late records, whether gaps are kept."""
 
     max_jump: int | None = None
     late: Late = "quarantine"
@@ -92,12 +92,8 @@ class Reading:
 class Rules(Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
-    Attributes:
-        max_jump: The largest step above the watermark that is plausible; None for no limit.
-        contiguous: Whether sequences should have no gaps, so that missing ones are recorded as ranges.
-        topics: The topics with policies of their own.
-        decided_topics: The topics whose records the load decides, in any incarnation; None for all that Bronze holds.
-        own: Per-topic overrides of the reading, by name.
+    `topics` and `own` have the overrides of single topics: policies, and how they are read. The load decides the records of
+    `decided_topics`, in any incarnation; None for all that Bronze holds.
     """
 
     max_jump: int | None = None
@@ -128,12 +124,7 @@ class Rules(Reading):
         return next((own for name, own in self.topics if name == plain), Policy(self.max_jump, self.late, self.contiguous))
 
     def of_topic(self, topic: str) -> Rules:
-        """The rules as they are for the records of a topic, in any incarnation: without `own`.
-
-        >>> rules = Rules(Source("header", "seq"), own=(("orders", Reading(Source("json", "$.id"))),))
-        >>> rules.of_topic("orders@2").sequence.argument, rules.of_topic("payments").sequence.argument
-        ('$.id', 'seq')
-        """
+        """The rules as they are for the records of a topic, in any incarnation: without `own`."""
         plain = plain_topic(topic)
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
 
@@ -201,15 +192,12 @@ class Rules(Reading):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what a sequence means: rules with the same fingerprint make comparable watermarks.
-
-        It is that of the topics that are not named in `own`: take `of_topic` first. Policies and payload may change.
-        """
+        """Identifies what a sequence means, for topics without overrides: watermarks of one fingerprint are comparable."""
         return self.sources.fingerprint
 
     @property
     def extractors(self) -> str:
-        """Where sequence, producer and epoch are read from, in words, each of bounded length; for topics see `fingerprint`."""
+        """Where sequence, producer and epoch are read from, in words, each of bounded length."""
         shown = {role: describe(*astuple(source)) for role, source in self.sources.by_role.items()}
         return ", ".join(f"{role}: {shortened(text, _LONGEST)}" for role, text in shown.items())
 

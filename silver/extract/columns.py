@@ -29,11 +29,8 @@ NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
     """Add producer (string), epoch and sequence (bigint) and problem (string), as the rules read them from Bronze's records.
 
-    If all could be read, but the value could not be decoded and undecodable values are quarantined, the problem is
-    `value_undecodable`; epoch and sequence are kept then. Of rows without a fingerprint, Bronze's columns hold (see
-    `are_current`); of rows without these columns too, all are read from the bytes.
-
-    Grain: a record, as given.
+    If only the value could not be decoded, and undecodable values are quarantined, the problem is `value_undecodable`. Of rows
+    without a fingerprint, Bronze's columns hold (see `are_current`). Grain: a record, as given.
 
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.

@@ -39,11 +39,7 @@ _TAKES = {
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Producer, epoch and sequence of a record; None for what cannot be read, or only by Spark: a function's, a value's field.
-
-    Of an invalid record Bronze has neither epoch nor sequence, also where one of the two can be read: they are read from its
-    bytes by the rules of its load.
-    """
+    """Producer, epoch and sequence of a record, from Bronze if it read them all; None for what only Spark can read."""
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
     rules = rules.of_topic(record["topic"])

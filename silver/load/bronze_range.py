@@ -135,8 +135,7 @@ def _decided_boxes(bronze_range: BronzeRange) -> list[few_rows.Box]:
 def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, int, int]]:
     """Yield decided ranges as (topic, first partition, last partition, last offset).
 
-    The ranges of neighbouring partitions let Delta skip a file that holds several, as OPTIMIZE writes them: its statistics
-    never prove a condition on a single partition.
+    Those of neighbouring partitions let Delta skip a file that holds several: no statistics prove a condition on one of them.
 
     >>> list(decided_places({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
     [('t', 0, 0, 7), ('t', 1, 1, 5), ('t', 3, 3, 9), ('t', 0, 1, 5)]
@@ -165,8 +164,7 @@ def arrivals(
 ) -> tuple[list[Arrivals], bool]:
     """Count the range's records per partition, and say whether the count includes replays. `decided` are the decided records.
 
-    If the range's commits added as many records as were decided, there are no replays. Otherwise count the change feed, which
-    lists what a version added even if it was compacted since. If a version is gone from the log, replays are not seen.
+    Without metrics of the commits, or with replays, counts the change feed; a version that is gone from the log hides replays.
     """
     above = bronze_range.above
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]

@@ -54,9 +54,8 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
 
-    If Bronze gained more than `most` records, the load takes the first of Bronze's commits, and the next load goes on. Where
-    none of these records is of the rules' topics, it takes more.
-    `limits` and `prefetch` affect only the cost. What the load will write is prefetched as soon as there is one.
+    Of more than `most` records the load takes the first of Bronze's commits, and more of them if none of their records is of
+    the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.

@@ -123,7 +123,7 @@ def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
 
     Raises:
         ClaimStuckError: A table does not accept what the claim says.
-        UndoneError: A restore or rebuild has rolled back the load.
+        UndoneError: A cutover has rolled back the load.
     """
     try:
         _apply(spark, run, planned)
@@ -150,12 +150,7 @@ def _apply(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 3. Write the load into the ledger, and check that the claim is this run's.
-
-    Raises:
-        AnotherWriterError: Another run claimed the load.
-        TableStateError: Delta has seen the load's number, but the ledger has no claim under it.
-    """
+    """Step 3. Write the load into the ledger, and check that the claim is this run's; raises as `try_claim`."""
     rows, load_seq = frames.of_contract(spark, planned.ledger, LOADS), planned.load_seq
     if not try_claim(spark, run, rows, load_seq, records=planned.count("records")):
         raise TableStateError(
@@ -169,11 +164,7 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 4. Append the kept records. Delta skips a repeat, as intended.
-
-    Raises:
-        TableStateError: Bronze lacks a record that is to be released.
-    """
+    """Step 4. Append the kept records; Delta skips a repeat. TableStateError if Bronze lacks a record to release."""
     kept = sum(planned.count(name) for name in KEPT)
     if kept:
         if planned.request:

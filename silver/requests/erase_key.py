@@ -77,11 +77,7 @@ def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choic
 
 
 def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
-    """Count the erasure per stream, for rows of the ledger whose watermark stays.
-
-    Raises:
-        TableStateError: No stream of a record's partition has a watermark: it was removed.
-    """
+    """Count the erasure per stream, for rows of the ledger whose watermark stays; raises as `load_of`."""
     read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
     loads: dict[Stream, StreamLoad] = {}
@@ -125,10 +121,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
 
 
 def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
-    """Erase the records in Bronze, the last step of an erasure. Commits nothing if they are erased already.
-
-    Over a shadow, the shadow's rejects say which records were collisions.
-    """
+    """Erase the records in Bronze, the last step of an erasure; the run's rejects say which ones were collisions."""
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
@@ -148,8 +141,7 @@ def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
     """Erase in a shadow what is erased in Bronze; commits to its silver_rejects and silver_records.
 
-    A replay reads Bronze at the version that a load claimed, which may still hold the records. After a restore to before an
-    erasure nothing in the ledger says that they were erased.
+    A replay reads old versions of Bronze, which may still hold the records, and a restore may have removed the erasure's load.
     """
     erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
     places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()

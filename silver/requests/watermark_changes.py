@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def accept(accepted: Accepted, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
     """Return one row of the ledger per partition that a break concerns, with its watermark unchanged.
 
-    After lost offsets these are the partitions that lost some; for a recreated topic, all partitions that Silver knows of the
-    old incarnation. If Silver knows none, one row for partition 0 records what was accepted, without an offset.
+    These lost offsets, or Silver knows them of a recreated topic. If there is none, a row for partition 0 records the break.
     """
     last_offsets = watermarks.last_offsets
     known = sorted(partition for topic, partition in last_offsets if topic == accepted.stored_as)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 _LARGEST = 2**63 - 1
+_COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
 """Missing ranges kept per stream and load. A stream with more is not contiguous, and its gaps are not worth following up."""
 
@@ -72,13 +73,10 @@ class StreamLoad:
 
 
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Sum up segments per stream.
-
-    Replays need no decision, so they are counted in the partition's own row, whose producer is null.
+    """Sum up segments per stream; replays in the partition's own row, whose producer is null.
 
     Raises:
-        ConservationError: The classes of a partition do not add up to its Bronze records, or more records of a stream were
-            accepted than there are sequences above its watermark.
+        ConservationError: The classes of a partition do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
@@ -113,16 +111,11 @@ def rows(
             "records": sum(load.counts.values()),
             **load.counts,
             "late_accepted": load.counts[LATE] if policies[stream[0]].late == "accept" else 0,
-            "released": load.released,
-            "discarded": load.discarded,
-            "erased": load.erased,
+            **{name: getattr(load, name) for name in _COPIED},
             **dict(zip(("epoch_before", "high_watermark_before"), before.get(stream, (None, None)), strict=True)),
             **dict(zip(("epoch_after", "high_watermark_after"), load.ordinal or (None, None), strict=True)),
             "last_offset_before": last_offsets.get(stream[:2]),
-            "last_offset": load.last_offset,
             "declared_epoch": watermarks.declared.get(stream) if load.declared_epoch is None else load.declared_epoch,
-            "jumps_forward": load.jumps_forward,
-            "jumps_backward": load.jumps_backward,
             "missing": min(load.missing, _LARGEST),
             "missing_ranges": _ranges(load, is_contiguous=policies[stream[0]].contiguous),
         }
@@ -183,11 +176,7 @@ def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[s
 
 
 def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
-    """The totals of a stream in a load that takes nothing from Bronze: its watermark and last offset are unchanged.
-
-    Raises:
-        TableStateError: The stream has no watermark, because its row was removed.
-    """
+    """The totals of a stream in a load that takes nothing from Bronze; TableStateError if it has no watermark."""
     mark = watermarks.rows.get(stream)
     if mark is None:
         raise TableStateError(

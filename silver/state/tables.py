@@ -39,9 +39,7 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's missing tables and, in a catalog, the views over them; add to the payload what `value.schema` has gained.
-
-    A claim pins the rules, so this must fail before it: no later run could finish the load.
+    """Create Silver's missing tables and, in a catalog, the views over them; add fields to the payload. Precedes any claim.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.

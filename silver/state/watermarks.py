@@ -138,10 +138,9 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit.
 
-    The MERGE changes nothing unless the table is at the previous load. A table that is further was moved by another run, or
-    taken back by a cutover: a stream that was rolled back or retired since must not reappear. A table that is behind was
-    emptied or restored, and would look complete with this load's rows alone. The MERGE carries no transaction id, which would
-    keep it from repairing a restored table. A retirement removes its streams.
+    The MERGE changes nothing unless the table is at the previous load: one that is further was moved by another run or taken
+    back, and one that is behind was emptied or restored, and would look complete with this load's rows alone. It carries no
+    transaction id, which would keep it from repairing a restored table. A retirement removes its streams.
 
     Raises:
         TableStateError: The table was emptied or restored during the load.
