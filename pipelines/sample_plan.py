@@ -92,12 +92,9 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
 
     found = planner.classify(spark, chunks, rows, rules, resolve=resolve, known=lambda: known).segments
     loads = ledger.rows(ledger.stream_loads(decision.summary(found), [], nothing), nothing, {}, rules)
-    policies = settings.policies
     return {
         "records": len(records),
-        "breaker": [
-            trip._asdict() for trip in breaker.trips(_FIRST, loads, policies.max_quarantined_share, policies.topic_shares)
-        ],
+        "breaker": [trip._asdict() for trip in breaker.trips(_FIRST, loads, bronze_to_silver.shares(settings))],
         "kept_out": bronze_to_silver.samples(decision.rejects(found, _FIRST, rules)),
         "streams": [{name: row[name] for name in bronze_to_silver.SHOWN} for row in loads],
     }

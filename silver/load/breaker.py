@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from functools import reduce
 from itertools import islice
 from operator import and_, itemgetter
@@ -73,11 +73,6 @@ class _Limit(NamedTuple):
     share: float
     topic: str | None
 
-    @classmethod
-    def of(cls, topic: str, own: Mapping[str, float], max_share: float) -> _Limit:
-        plain = plain_topic(topic)
-        return cls(own[plain], plain) if plain in own else cls(max_share, None)
-
     @property
     def expected(self) -> str:
         section = "policies" if self.topic is None else f"policies.topics.{self.topic}"
@@ -85,6 +80,19 @@ class _Limit(NamedTuple):
 
     def is_passed(self, kept_out: int, records: int) -> bool:
         return kept_out >= _FEWEST and kept_out > self.share * records
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The largest quarantined shares allowed, 0 to 1: of single topics, each judged alone, and of all others together."""
+
+    others: float = 1
+    topics: Mapping[str, float] = field(default_factory=dict)
+
+    def limit(self, topic: str) -> _Limit:
+        """The limit for a topic, in any incarnation."""
+        plain = plain_topic(topic)
+        return _Limit(self.topics[plain], plain) if plain in self.topics else _Limit(self.others, None)
 
 
 class Trip(NamedTuple):
@@ -96,14 +104,9 @@ class Trip(NamedTuple):
     expected: str
 
 
-def trips(
-    load_seq: int, ledger: Sequence[Mapping[str, Any]], max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> list[Trip]:
-    """List what opens the breaker on a load's ledger rows: too large a quarantined share, or a stream with only old sequences.
-
-    `max_share` is allowed, 0 to 1, or the topic's own share: such a topic is judged alone, all others together.
-    """
-    return _shown([trip for trip, _ in _opening(load_seq, ledger, max_share, topic_shares)])
+def trips(load_seq: int, ledger: Sequence[Mapping[str, Any]], shares: Shares) -> list[Trip]:
+    """List what opens the breaker on a load's rows: too large a quarantined share, or a stream with only old sequences."""
+    return _shown([trip for trip, _ in _opening(load_seq, ledger, shares)])
 
 
 def _shown(found: list[Trip]) -> list[Trip]:
@@ -113,11 +116,9 @@ def _shown(found: list[Trip]) -> list[Trip]:
     return [*found[:_MOST_NAMED], more]
 
 
-def _opening(
-    load_seq: int, ledger: _Rows, max_share: float, topic_shares: Mapping[str, float] | None
-) -> list[tuple[Trip, _Rows]]:
+def _opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
     """What opens the breaker, each with the ledger's rows of the streams that do."""
-    limits = {topic: _Limit.of(topic, topic_shares or {}, max_share) for topic in {row["topic"] for row in ledger}}
+    limits = {topic: shares.limit(topic) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
         parts[limits[row["topic"]]].append(row)
@@ -146,10 +147,10 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)
 
 
-def is_reason(row: Mapping[str, Any], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
+def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
     """Whether a stream's ledger row is a reason for the breaker to open: its own quarantined share is above the limit."""
-    limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts([row])
-    return _kept_out(counts) > limit.share * counts["records"]
+    counts = _counts([row])
+    return _kept_out(counts) > shares.limit(row["topic"]).share * counts["records"]
 
 
 def trip_of(opened: BreakerOpenError) -> Trip:
@@ -157,17 +158,9 @@ def trip_of(opened: BreakerOpenError) -> Trip:
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
-def tripped(
-    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> list[Trip]:
-    """List what opens the breaker on a plan, see `trips`; where most records are invalid, with what one of them has."""
-    return _tripped(spark, run, planned, max_share, topic_shares)[0]
-
-
-def _tripped(
-    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None
-) -> tuple[list[Trip], Counter[Cause]]:
-    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
+def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
+    """List what opens the breaker on a plan, see `trips`, and the causes; if most records are invalid, with what one has."""
+    opening = _opening(planned.load_seq, planned.ledger, shares)
     causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])
     invalid = [cause for cause in causes if cause.kind == INVALID]
@@ -257,15 +250,9 @@ def _short(value: object) -> str:
     return printable(shortened(str(value), _LONGEST))
 
 
-def require_closed(
-    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> None:
-    """Raise if the breaker opens on a plan; for the shares see `trips`.
-
-    Raises:
-        BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
-    """
-    found, causes = _tripped(spark, run, planned, max_share, topic_shares)
+def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> None:
+    """Raise BreakerOpenError if the breaker opens on a plan."""
+    found, causes = tripped(spark, run, planned, shares)
     if not found:
         return
     raise BreakerOpenError(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from silver.state.streams import StreamLimits
 
 
-_LIMITS = Limits()
+_LIMITS, _SHARES = Limits(), breaker.Shares()
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
@@ -74,8 +74,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     run: Run,
     rules: Rules,
     *,
-    max_quarantined_share: float = 1,
-    topic_shares: Mapping[str, float] | None = None,
+    shares: breaker.Shares = _SHARES,
     stream_limits: StreamLimits | None = None,
     max_records: int | None = None,
     limits: Limits = _LIMITS,
@@ -101,7 +100,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
-        breaker.require_closed(spark, run, planned, max_quarantined_share, topic_shares)
+        breaker.require_closed(spark, run, planned, shares)
         claim(spark, run, planned)
         apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=False)
