@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import reconcile
-from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS, first_load
+from lakehouse.contracts.silver import CUTOVERS, ERASE, RESTORE, first_load
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
@@ -67,7 +67,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     if not is_dry_run:
         kinds = _kinds(loads)
-        if kinds.get(max(kinds, default=0)) not in SWAPS:  # which, if unfinished, brings other loads into the ledger
+        if kinds.get(max(kinds, default=0)) not in CUTOVERS:  # which, if unfinished, brings other loads into the ledger
             _require_known(run, kinds, to)
         create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
@@ -109,7 +109,7 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
     try:
         recovered = recover.recover(spark, run, rules)
         claimed = recovered.open_claim[0] if recovered.open_claim else None
-        if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*SWAPS, ERASE)):
+        if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*CUTOVERS, ERASE)):
             steps.finish(spark, run, recovered)
     except AnotherWriterError:
         raise

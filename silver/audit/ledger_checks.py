@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RESET, SWAPS, stream_of, stream_text
+from lakehouse.contracts.silver import CUTOVERS, RESET, stream_of, stream_text
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
     """Check that the last claim is of the last finished load or the one after it, and that finished loads are in the ledger."""
     last = max((row["load_seq"] for row in ledger), default=0)
-    if last > finished and any(row["load_seq"] == last and row["kind"] in SWAPS for row in ledger):
+    if last > finished and any(row["load_seq"] == last and row["kind"] in CUTOVERS for row in ledger):
         yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
     elif last not in (finished, finished + 1):
         yield Violation(

@@ -5,7 +5,7 @@ above every number that any table has seen, because Delta remembers the transact
 
 3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
             have. From here on any run can finish the cutover, whatever the tables hold.
-   fence:   block all earlier claims, see `lakehouse.protocol.swap_fence`.
+   fence:   block all earlier claims, see `lakehouse.protocol.cutover_fence`.
 4. silver:  remove the rows of rolled-back loads; add the shadow's.
 5. rejects: the same. What a rolled-back load had settled is held again.
    ledger:  remove the rows of rolled-back loads.
@@ -24,7 +24,7 @@ from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, WATERMARK_IN_
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import (
@@ -98,7 +98,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if before is not None and request.cutover is not None:
             # A shadow's load numbers are not claimed one by one, so no other run may have claimed one.
-            rows = swap_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.cutover.undo_to)
+            rows = cutover_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.cutover.undo_to)
         if try_claim(spark, run, rows, load_seq):
             crash_point("swap.claimed")
             return load_seq
@@ -131,7 +131,7 @@ def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover
     loads = run.table(SILVER_LOADS)
     is_erase = F.col("kind") == ERASE
     may_erase = spark.read.table(loads.sql).where(_undone(cutover)).where(is_erase).limit(1).count() > 0
-    swap_fence.close(spark, run, load_seq, is_noted=cutover.shadow is None, with_bronze=may_erase)
+    cutover_fence.close(spark, run, load_seq, is_noted=cutover.shadow is None, with_bronze=may_erase)
     crash_point("swap.fenced")
     if cutover.shadow is None:
         _cut(spark, run, cutover)

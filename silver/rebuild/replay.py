@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
+from lakehouse.contracts.silver import CUTOVERS, RECORDS, RETIRE
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
@@ -87,7 +87,7 @@ class Replayed:
 def steps(ledger: Iterable[Row]) -> list[Step]:
     """Group the ledger's rows, with all columns and in the order of the loads, into the steps of a replay."""
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
-    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement changes no decision
+    loads = [rows for rows in loads if rows[0]["kind"] not in (*CUTOVERS, RETIRE)]  # a retirement changes no decision
     asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
     named = {request.up_to_load_seq for request in asked if request is not None}
     found: list[Step] = []

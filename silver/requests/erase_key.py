@@ -16,7 +16,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM, stream_of
 from lakehouse.delta import maintenance, tables
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
@@ -109,7 +109,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
     meant = _in_current_bronze(spark, run, plan, request)
     places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
-    places = swap_fence.guarded(places, run, plan.load_seq)
+    places = cutover_fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
@@ -127,8 +127,8 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
     whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
     left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    swap_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
-    left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    cutover_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
+    left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
 
 

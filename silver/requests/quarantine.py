@@ -31,7 +31,7 @@ from lakehouse.contracts.silver import (
     stream_of,
 )
 from lakehouse.delta import tables
-from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.protocol import cutover_fence, gold_rejects
 from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, SILVER_REJECTS
@@ -178,7 +178,7 @@ def _mark(spark: SparkSession, run: Run, plan: Plan, name: str, rows: pa.Table) 
     is_same = " AND ".join(f"reject.{each} = settled.{each}" for each in names)
     table = run.table(name)
     settled = frames.of_arrow(spark, rows.select(names))
-    swap_fence.guarded(settled, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
+    cutover_fence.guarded(settled, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
     try:
         tables.merge(
             spark,

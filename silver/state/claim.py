@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import LOADS, RECORDS, SWAPS
+from lakehouse.contracts.silver import CUTOVERS, LOADS, RECORDS
 from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError
@@ -88,4 +88,4 @@ def open_cutover(ledger: Iterable[_Row], finished: int) -> list[_Row]:
     """The ledger's rows of its last load if that is a cutover above the last finished load; empty otherwise."""
     rows = list(ledger)
     last = max((row["load_seq"] for row in rows), default=0)
-    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in SWAPS]
+    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in CUTOVERS]

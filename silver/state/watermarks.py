@@ -14,7 +14,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, WATERMARKS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.model import tuples_of
@@ -164,7 +164,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             expected=f"last finished load {load_seq - 1} or later",
             next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
-    swap_fence.require_standing(spark, run, load_seq)
+    cutover_fence.require_standing(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:

@@ -27,7 +27,7 @@ STEPS = {
 
 SWAP_STEPS = {
     "restore": "pipelines.recover.restore",
-    "close": "lakehouse.protocol.swap_fence",
+    "close": "lakehouse.protocol.cutover_fence",
     "_cut": "silver.load.cutover",
     "apply_cutover": "silver.load.cutover",
 }

@@ -17,7 +17,7 @@ from lakehouse.contracts.silver import REJECTS
 from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
@@ -221,7 +221,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         if number == 11:
             tables.set_properties(spark, rejects, {"tidemark.note": "theirs"})
         else:
-            swap_fence.close(spark, run, number, is_noted=True, with_bronze=False)
+            cutover_fence.close(spark, run, number, is_noted=True, with_bronze=False)
         may_end.touch()
         at_work.join()
 
