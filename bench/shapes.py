@@ -20,7 +20,7 @@ from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, Lakehouse
-from silver.load import steps
+from silver.load import breaker, steps
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
@@ -134,7 +134,7 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
     counts: dict[str, int] = {}
 
     def load() -> None:
-        done = steps.load_once(spark, runs[0], shape.rules, max_quarantined_share=1)
+        done = steps.load_once(spark, runs[0], shape.rules, shares=breaker.Shares(1))
         counts.update(done.counts if done else {})
 
     ways: list[tuple[str, Callable[[], None]]] = [

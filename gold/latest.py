@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gold import rows as models
 from lakehouse.contracts.silver import STREAM
 from lakehouse.delta import small_tables, tables
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
@@ -117,10 +117,10 @@ def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
         UndoneError: A restore or rebuild came after that load.
     """
     found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
-    tables.overwrite(swap_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
+    tables.overwrite(cutover_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
     shared = models.shared(found.streams)
-    tables.overwrite(swap_fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
+    tables.overwrite(cutover_fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
     run.report.event("gold.latest_made_anew")
 
 
@@ -145,7 +145,7 @@ def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> Dat
 def _merge(  # noqa: PLR0913, PLR0917 -- the parts of a MERGE; partial binds the first three
     spark: SparkSession, run: Run, up_to: int, name: str, statement: Callable[[str, str], str], rows: DataFrame
 ) -> None:
-    swap_fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)
+    cutover_fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)
     try:
         tables.merge(spark, statement(run.table(name).sql, _INCREMENT), run.table(name))
     finally:

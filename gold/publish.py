@@ -36,11 +36,11 @@ from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
-from lakehouse.contracts.silver import KEPT, LOADS, SWAPS, is_rebuilt
+from lakehouse.contracts.silver import CUTOVERS, KEPT, LOADS, is_rebuilt
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ConservationError, GateFailedError, TableStateError
-from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.protocol import cutover_fence, gold_rejects
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import (
@@ -111,7 +111,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     loads = _loads(spark, run, gate_run)
     if not loads:  # nothing is written then, so no guard would check this
-        swap_fence.require_standing(spark, run, gate_run.last_load_seq)
+        cutover_fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     replaces_all = is_after_rebuild(spark, run, {row["kind"] for row in loads})
@@ -180,7 +180,7 @@ def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> b
         run: The run.
         kinds: The kinds of the range's loads: only a restore or rebuild is a reason to look at the whole ledger.
     """
-    if set(SWAPS).isdisjoint(kinds):
+    if set(CUTOVERS).isdisjoint(kinds):
         return False
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind"))
     published = small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
@@ -280,7 +280,7 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     """Steps 1 and 2 if the range comes after a rebuild: replace everything, columns included."""
     if tables.exists(spark, run.table(GOLD_REJECTS)):
         tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
-    rows = swap_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
+    rows = cutover_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     tables.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
     make_anew(spark, run, up_to=gate_run.last_load_seq)
@@ -332,7 +332,7 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     An append saves the search for rows to replace, which costs more than the few rows of a small range.
     """
     table, metadata = run.table(contract.name), _metadata(gate_run)
-    rows = swap_fence.guarded(rows, run, gate_run.last_load_seq)
+    rows = cutover_fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
         tables.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
         if tables.last_metadata(spark, table) == metadata:

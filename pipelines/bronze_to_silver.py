@@ -97,15 +97,8 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
-    share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
-    most, streams = settings.silver.max_records_per_load, limits(settings)
-    do = partial(
-        steps.load_once,
-        max_quarantined_share=share,
-        topic_shares=topic_shares,
-        stream_limits=streams,
-        max_records=most,
-    )
+    most = settings.silver.max_records_per_load
+    do = partial(steps.load_once, shares=shares(settings), stream_limits=limits(settings), max_records=most)
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
@@ -166,23 +159,22 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
         return
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
-        if recovered.swap is None:
-            steps.planned_again(spark, run, recovered)
+        if recovered.cutover is None:
+            steps.replan_claim(spark, run, recovered)
         return
     is_there = tables.exists(spark, run.table(BRONZE_RECORDS))
     planned = planner.plan(spark, run, rules, recovered, limits(settings)) if is_there else None
     if planned is not None:
-        policies = settings.policies
-        breaker.require_closed(spark, run, planned, policies.max_quarantined_share, policies.topic_shares)
+        breaker.require_closed(spark, run, planned, shares(settings))
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
     """What the next load would do from a recovered state; see `preview`."""
     rules = Rules.of(settings)
     if recovered.open_claim is not None:
-        if recovered.swap is not None:
+        if recovered.cutover is not None:
             raise cutover.unfinished(run, recovered.open_claim[0])
-        planned: Plan | None = steps.planned_again(spark, run, recovered)
+        planned: Plan | None = steps.replan_claim(spark, run, recovered)
     else:
         try:
             most = settings.silver.max_records_per_load
@@ -191,8 +183,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [asdict(breaker.trip_of(opened))]}
     if planned is None:
         return dict(NOTHING)
-    policies = settings.policies
-    found = breaker.tripped(spark, run, planned, policies.max_quarantined_share, policies.topic_shares)
+    found, _ = breaker.tripped(spark, run, planned, shares(settings))
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
@@ -217,14 +208,19 @@ def require_others_let_in(
     planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings), most=most)
     if planned is None:
         return
-    shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
-    if not any(breaker.is_reason(row, *shares) for row in planned.ledger if stream_of(row) == stream):
-        breaker.require_closed(spark, run, planned, *shares)
+    allowed = shares(settings)
+    if not any(breaker.is_reason(row, allowed) for row in planned.ledger if stream_of(row) == stream):
+        breaker.require_closed(spark, run, planned, allowed)
 
 
 def limits(settings: Settings) -> StreamLimits:
     """How many new streams a load may bring."""
     return StreamLimits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
+
+
+def shares(settings: Settings) -> breaker.Shares:
+    """The largest quarantined shares allowed."""
+    return breaker.Shares(settings.policies.max_quarantined_share, settings.policies.topic_shares)
 
 
 def samples(rejects: pa.Table) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ from lakehouse.table import (
     TABLE_NAMES,
 )
 from pipelines.operate import requests
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
 
 def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
-    """Retire the streams that have been quiet for as long as the config says, as a load; see `silver.requests.retire_streams`.
+    """Retire the streams that have been quiet for as long as the config says; see `silver.requests.watermark_changes`.
 
     Commits to silver_loads and silver_watermarks.
 
@@ -76,7 +76,7 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
     if days is None or not delta.exists(spark, run.table(SILVER_WATERMARKS)):
         return nothing
     reason = f"quiet for {days} days or longer (maintenance.retire_streams_days)"
-    asked = Request(RETIRE, reason, "tidemark maintain", wanted=Wanted(days=days))
+    asked = Request(RETIRE, reason, "tidemark maintain", wanted=RecordFilter(days=days))
     try:
         with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
             done = requests.carry_out(spark, run, settings, asked, is_dry_run=is_dry_run)

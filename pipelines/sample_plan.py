@@ -93,12 +93,9 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
 
     found = planner.classify(spark, chunks, rows, rules, load_seq=_FIRST, resolve=resolve, known=lambda: known)
     loads = ledger.rows(ledger.stream_loads(decision.summary(found.segments), [], nothing), nothing, {}, rules)
-    policies = settings.policies
     return {
         "records": len(records),
-        "breaker": [
-            asdict(trip) for trip in breaker.trips(_FIRST, loads, policies.max_quarantined_share, policies.topic_shares)
-        ],
+        "breaker": [asdict(trip) for trip in breaker.trips(_FIRST, loads, bronze_to_silver.shares(settings))],
         "kept_out": bronze_to_silver.samples(found.rejects),
         "streams": [{name: row[name] for name in bronze_to_silver.SHOWN} for row in loads],
     }

@@ -125,8 +125,8 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
             erased = request.erase
             names = (erased.topic, erased.key_sha256, erased.salt, erased.is_of_all_incarnations)
             undo.remove_key(spark, run, undo.ErasedKey(*names, before_load_seq=load_seq))
-        if request.swap is not None:
-            keep_to, undo_to = request.swap.keep_to, request.swap.undo_to
+        if request.cutover is not None:
+            keep_to, undo_to = request.cutover.keep_to, request.cutover.undo_to
             withdraw(spark, run, keep_to=keep_to, undo_to=undo_to, by_load_seq=known)
             undo.undo_decisions(spark, run, keep_to=keep_to, undo_to=undo_to)
     if not done:

@@ -20,11 +20,7 @@ Range = tuple[int, int, int]
 
 
 def by_name(stream: Stream) -> tuple[str, int, bool, str]:
-    """A sort key that is unique per stream: a null producer differs from an empty one.
-
-    >>> sorted([("t", 0, ""), ("t", 0, None), ("t", 0, "")], key=by_name)
-    [('t', 0, None), ('t', 0, ''), ('t', 0, '')]
-    """
+    """A sort key that is unique per stream: a null producer differs from an empty one."""
     topic, partition, producer = stream
     return topic, partition, producer is not None, producer or ""
 
@@ -34,30 +30,18 @@ BATCH = 10_000
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of a table, converted some at a time.
-
-    >>> list(rows_of(pa.table({"offset": [7, 8]})))
-    [{'offset': 7}, {'offset': 8}]
-    """
+    """The rows of a table, converted some at a time."""
     for batch in table.to_batches(max_chunksize=BATCH):
         yield from batch.to_pylist()
 
 
 def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows of some columns as tuples, all at once.
-
-    >>> list(tuples_of(pa.table({"offset": [7, 8], "sequence": [1, None]}), ("sequence", "offset")))
-    [(1, 7), (None, 8)]
-    """
+    """The rows of some columns as tuples, all at once."""
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def streams_of(table: pa.Table) -> Iterator[Stream]:
-    """The streams of a table's rows, each once.
-
-    >>> list(streams_of(pa.table({"topic": ["t", "t"], "partition": [0, 0], "producer": ["p", "p"]})))
-    [('t', 0, 'p')]
-    """
+    """The streams of a table's rows, each once."""
     yield from tuples_of(table.group_by(list(STREAM)).aggregate([]), STREAM)
 
 
@@ -87,12 +71,7 @@ REJECT = pa.schema(
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a load the driver holds at a time. Changes what a load costs, never its outcome.
-
-    Attributes:
-        records: The most records that are decided at a time; an offset that Bronze holds often may make them more.
-        suspects: The most suspects that are compared at a time.
-    """
+    """How much the driver decides and compares at a time. Changes what a load costs, never its outcome."""
 
     records: int = 2_000_000
     suspects: int = 500_000

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.state.request import Kind, Request, Wanted
+    from silver.state.request import Kind, RecordFilter, Request
 
     Config = PathLike[str] | str | Mapping[str, Any]
     Overrides = Mapping[str, object]
@@ -288,14 +288,14 @@ def _settled(
         return made(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
 
 
-def _request(kind: Kind, reason: str, by: str | None, wanted: Wanted, *, everything: bool) -> Request:
-    from jobs.cli.requests import named_reason, wanted_records
-    from silver.state.request import Request, Wanted
+def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:
+    from jobs.cli.requests import named_reason, to_filter
+    from silver.state.request import RecordFilter, Request
 
     is_one = wanted.offset is not None
     record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
-    filters = Wanted(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
-    return Request(kind, *named_reason(reason, by), wanted=wanted_records(record, filters, everything=everything))
+    filters = RecordFilter(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
+    return Request(kind, *named_reason(reason, by), wanted=to_filter(record, filters, everything=everything))
 
 
 def _wanted(
@@ -306,10 +306,10 @@ def _wanted(
     *,
     producer: str | None,
     days: object,
-) -> Wanted:
+) -> RecordFilter:
     from lakehouse.contracts.gold import UNMET
     from lakehouse.contracts.silver import QUARANTINED
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
@@ -318,7 +318,7 @@ def _wanted(
         raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected=expected)
     texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
     numbers = (_number("partition", partition), _number("offset", offset))
-    return Wanted(kind, next(texts), *numbers, next(texts), days)
+    return RecordFilter(kind, next(texts), *numbers, next(texts), days)
 
 
 def _text(name: str, value: object) -> str:

@@ -28,7 +28,7 @@ from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from silver.state.request import Erase, Kind, Request, Reset, Wanted
+    from silver.state.request import Erase, Kind, RecordFilter, Request, Reset
 
 QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
@@ -78,10 +78,10 @@ def quarantine_list(
 ) -> None:
     """List the records that wait, by class, stream and age."""
     from jobs.readers import quarantine
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
     settings = call.settings()
-    wanted = Wanted(kind, topic, partition, None, producer, days)
+    wanted = RecordFilter(kind, topic, partition, None, producer, days)
     found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
     call.show(found, lambda _: quarantine.write_held(found, count))
     quarantine.tell_left_out(len(found), count)
@@ -128,10 +128,10 @@ def _add_settling(kind: Kind, description: str) -> None:
         dry_run: DryRun = False,
         call: Call,
     ) -> None:
-        from silver.state.request import Wanted
+        from silver.state.request import RecordFilter
 
-        filters = Wanted(kind_of, topic, partition, None, producer, days)
-        wanted = wanted_records((of_topic, of_partition, offset), filters, everything=everything)
+        filters = RecordFilter(kind_of, topic, partition, None, producer, days)
+        wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
         _decide(call, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run)
 
 
@@ -212,15 +212,15 @@ def _without_end_of_line(key: bytes) -> bytes:
     return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
 
 
-def wanted_records(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
+def to_filter(record: tuple[str | None, int | None, int | None], filters: RecordFilter, *, everything: bool) -> RecordFilter:
     """The records that a release or discard is for: one by its topic, partition and offset, or those that filters select.
 
     Raises:
         UsageError: None are named, or in more than one way.
     """
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
-    named = [record != (None, None, None), filters != Wanted(), everything]
+    named = [record != (None, None, None), filters != RecordFilter(), everything]
     if sum(named) != 1 or (named[0] and None in record):
         raise UsageError(
             "It is not clear which records are meant." if any(named) else "No records are named.",
@@ -229,7 +229,7 @@ def wanted_records(record: tuple[str | None, int | None, int | None], filters: W
             next_step="See what waits: `tidemark quarantine list`, with the same filters.",
         )
     topic, partition, offset = record
-    return Wanted(topic=topic, partition=partition, offset=offset) if named[0] else filters
+    return RecordFilter(topic=topic, partition=partition, offset=offset) if named[0] else filters
 
 
 def _request(
@@ -237,7 +237,7 @@ def _request(
     reason: str,
     by: str | None,
     *,
-    wanted: Wanted | None = None,
+    wanted: RecordFilter | None = None,
     reset: Reset | None = None,
     erase: Erase | None = None,
 ) -> Request:

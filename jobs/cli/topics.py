@@ -33,9 +33,9 @@ def topic_accept(
     """Go on with a topic that was created anew, or lost records before they were read."""
     from jobs.readers import topics
     from pipelines import medallion
-    from silver.state.request import Request, Wanted
+    from silver.state.request import RecordFilter, Request
 
-    request = Request("accept", *named_reason(reason, by), wanted=Wanted(topic=topic))
+    request = Request("accept", *named_reason(reason, by), wanted=RecordFilter(topic=topic))
     with call.job() as job:
         done = medallion.decide(job, request, is_dry_run=dry_run)
     call.show(done, topics.write_accepted)

@@ -35,7 +35,7 @@ from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.spark import storage_errors
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
-from silver.extract import json_misfit
+from silver.extract import one_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -251,7 +251,7 @@ def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role:
     expected = f"a {role} in every record"
     unread = total - len(values)
     if unread and problems and role != "producer":
-        causes = (json_misfit.unread(source, raw(source, record)[1], record.value) for record in records)
+        causes = (one_record.unread(source, raw(source, record)[1], record.value) for record in records)
         cause = next((f" (of the first, {why})" for why in causes if why), "")
         observed += f"; {problems}{cause}"
     if not values or _is_too_much(settings, unread, total):
@@ -332,7 +332,7 @@ def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[byt
         body.decode()
     except UnicodeDecodeError:
         return "not UTF-8"
-    found = None if value.format == "text" else json_misfit.instead_of_object(Record(body))
+    found = None if value.format == "text" else one_record.instead_of_object(Record(body))
     return None if found is None else "no JSON object" if framing(raw) else f"no JSON object: {found}"
 
 

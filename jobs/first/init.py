@@ -38,7 +38,7 @@ from lakehouse.extract.written import framing
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
-from silver.extract import json_misfit
+from silver.extract import one_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -697,7 +697,7 @@ def _json_fault(value: bytes) -> str | None:
     ('it begins with a byte order mark', 'a list', None, None)
     """
     looks_so = value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[", b'"')
-    return json_misfit.instead_of_object(Record(value)) if looks_so and len(value) <= MOST_BYTES else None
+    return one_record.instead_of_object(Record(value)) if looks_so and len(value) <= MOST_BYTES else None
 
 
 def _plain(settings: Settings, overall: Topic, topics: Sequence[Topic]) -> dict[str, Any]:

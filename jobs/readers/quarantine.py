@@ -16,7 +16,7 @@ from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILV
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
-    from silver.state.request import Wanted
+    from silver.state.request import RecordFilter
 
 _HELD = f"""
     SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
@@ -49,7 +49,7 @@ _KEPT_ASIDE = f"""
 _KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
 
 
-def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
+def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """List the records waiting in quarantine, ordered by offset, each with the time its load was claimed.
 
     Those kept out of Silver come first, then, as class `unmet`, those that an expectation kept out of Gold.

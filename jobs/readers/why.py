@@ -180,7 +180,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
         "is_undecodable": is_undecodable,
-        "misfit": one_record.misfit(Rules.from_json(load["rules"]), record, reason) if load and is_unread else None,
+        "misfit": one_record.explain(Rules.from_json(load["rules"]), record, reason) if load and is_unread else None,
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
         "passed_by": passed_by,
         "settled": settled,

@@ -78,7 +78,7 @@ REBUILD: Final = "rebuild"
 RETIRE: Final = "retire"
 """The kinds of loads: records from Bronze, an operator's request, or maintenance (`retire`)."""
 
-SWAPS = (RESTORE, REBUILD)
+CUTOVERS = (RESTORE, REBUILD)
 """The kinds of a cutover: a load that replaces the state of all Silver tables at once."""
 
 
@@ -112,7 +112,7 @@ def first_load(kinds: Mapping[int, str]) -> int:
     >>> [first_load({first: "records", 8: kind}) for first, kind in ((1, "release"), (4, "rebuild"), (4, "restore"))]
     [1, 4, 4]
     """
-    return 1 if set(SWAPS).isdisjoint(kinds.values()) else min(kinds)
+    return 1 if set(CUTOVERS).isdisjoint(kinds.values()) else min(kinds)
 
 
 def is_rebuilt(kinds: Mapping[int, str], published: int) -> bool:
@@ -148,7 +148,7 @@ def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]
     found, is_undone = [], False
     for load_seq in range(last, max(first, first_load(kinds)) - 1, -1):
         if load_seq in kinds:
-            is_undone = kinds[load_seq] in SWAPS
+            is_undone = kinds[load_seq] in CUTOVERS
         elif not is_undone:
             found.append(load_seq)
     return found

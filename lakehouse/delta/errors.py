@@ -17,7 +17,7 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What Spark raises. Classic PySpark passes on what it has no class for (Delta's conflicts, a missing file) as Py4J's."""
 
 UNDONE = "tidemark_undone"
-"""The message of a guarded write that fails, see `lakehouse.protocol.swap_fence`."""
+"""The message of a guarded write that fails, see `lakehouse.protocol.cutover_fence`."""
 
 OVERTAKEN = "tidemark_overtaken"
 """The same for a claim, if other loads were claimed meanwhile."""

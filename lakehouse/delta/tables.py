@@ -514,7 +514,7 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
 
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time, at each try.
-        UndoneError: The statement is guarded, see `lakehouse.protocol.swap_fence`, and its load has been rolled back.
+        UndoneError: The statement is guarded, see `lakehouse.protocol.cutover_fence`, and its load has been rolled back.
     """
     for _ in range(_TRIES - 1):
         try:

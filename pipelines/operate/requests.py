@@ -20,7 +20,7 @@ from pipelines.operate import erasure
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 from silver.load import recover, steps
-from silver.requests import erase_key, reset_watermark
+from silver.requests import erase_key, watermark_changes
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
@@ -88,7 +88,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
     left_shadows = None
     if request.erase is not None and not is_dry_run:
-        left_shadows = shadows.drop(spark, run)  # no swap is open any more
+        left_shadows = shadows.drop(spark, run)  # no cutover is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     _require_found(spark, run, request, answer)
     told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
@@ -106,7 +106,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         erasure.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         steps.claim(spark, run, answer.plan)
-        steps.carry_out(spark, run, answer.plan)
+        steps.apply_claim(spark, run, answer.plan)
     if request.erase is not None:
         amend_gold(spark, run, settings)
     return told
@@ -148,11 +148,11 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
     """
     rules = Rules.of(settings)
     recovered = recover.recover(spark, run, rules)
-    if recovered.swap is not None:
+    if recovered.cutover is not None:
         recovered = _recovered(spark, run, rules, is_dry_run=False)
     rules = rules.keeping(recovered.rules)
     known = _known(spark, run, recovered, asked)
-    reset_watermark.stream_loads(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
+    watermark_changes.reset(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
     if _begins_epoch(asked, known):
         _decide_before(spark, run, settings, asked)
 
@@ -260,8 +260,8 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
 def _told(answer: Answer) -> dict[str, object]:
     planned = answer.plan
     classes: Counter[str] = Counter(planned.settled["class"].to_pylist()) if planned else Counter()
-    if planned and planned.settled_aside.num_rows:
-        classes[UNMET] = planned.settled_aside.num_rows
+    if planned and planned.settled_in_gold.num_rows:
+        classes[UNMET] = planned.settled_in_gold.num_rows
     return {
         "load_seq": planned.load_seq if planned else None,
         "records": sum(classes.values()),

@@ -23,7 +23,7 @@ from silver.rebuild.replay import Step
 from silver.requests import erase_key
 from silver.rules import Rules
 from silver.state import claim, plan
-from silver.state.request import Request, Swap
+from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing, last_rules
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
     create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
-    erase_key.hold(spark, run, work.shadow)
+    erase_key.erase_in_shadow(spark, run, work.shadow)
     before = {row["rules"] for step in found for row in step.rows if "rules" in row}
     fields = decision_diff.changed_fields(map(Rules.from_json, before), rules)
     summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
@@ -103,7 +103,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         return {**summary, "is_applied": False}
     for planned in done.erasures:  # an unfinished one may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
-            erase_key.in_bronze(spark, work.shadow, planned, planned.request.erase)
+            erase_key.erase_in_bronze(spark, work.shadow, planned, planned.request.erase)
     create_missing(spark, run, rules)
     summary["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
     shadows.drop(spark, run)
@@ -116,7 +116,7 @@ def _shadow_of(run: Run) -> str:
 
 def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
     """The loads to repeat: the ledger's, including an unfinished one. Without a ledger, all of Bronze in one."""
-    rows = _without_swap(spark, run, _ledger(spark, run), is_applied=is_applied)
+    rows = _without_cutover(spark, run, _ledger(spark, run), is_applied=is_applied)
     if not rows:
         bronze = run.table(BRONZE_RECORDS)
         run.report.event("rebuild.no_ledger", rules=rules.fingerprint)
@@ -143,12 +143,12 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
     return rows
 
 
-def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
-    """The ledger's rows without an unfinished swap: this rebuild takes its place, or is refused."""
-    claimed = claim.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
+    """The ledger's rows without an unfinished cutover: this rebuild takes its place, or is refused."""
+    claimed = claim.open_cutover(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
-    undone = Request.from_json(claimed[0]["request"]).swap
+    undone = Request.from_json(claimed[0]["request"]).cutover
     if undone is None or not is_applied:
         raise cutover.unfinished(run, claimed[0])
     before = [row for row in rows if row["load_seq"] <= (undone.keep_to or undone.undo_to)]
@@ -183,24 +183,24 @@ def _live(work: _Rebuild, shadow: Tables) -> Tables:
 
 
 def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, by: str) -> int:
-    """Claim the shadow's loads and the swap, and execute it.
+    """Claim the shadow's loads and the cutover, and execute it.
 
     Raises:
         AnotherWriterError: Another run has claimed a load since the ledger was read, which the shadow lacks. Nothing was
             written.
     """
     spark, run = work.spark, work.run
-    asked = Swap(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
+    asked = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
     before = cutover.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
     load_seq = cutover.claim(
         spark,
         run,
-        Request(REBUILD, reason, by, swap=asked),
+        Request(REBUILD, reason, by, cutover=asked),
         marks=done.watermarks,
         rules=work.rules,
         pinned=plan.nothing_of_bronze(done.watermarks, done.bronze_version),
         first_free=asked.undo_to + done.loads + 1,
         before=before,
     )
-    cutover.carry_out(spark, run, load_seq, asked)
+    cutover.apply_cutover(spark, run, load_seq, asked)
     return load_seq

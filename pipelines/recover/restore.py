@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import reconcile
-from lakehouse.contracts.silver import ERASE, LEDGER, RESTORE, SWAPS, first_load
+from lakehouse.contracts.silver import CUTOVERS, ERASE, LEDGER, RESTORE, first_load
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
@@ -17,7 +17,7 @@ from silver.audit import ledger_checks, row_summaries
 from silver.load import cutover, recover, steps
 from silver.rules import Rules
 from silver.state import plan
-from silver.state.request import Request, Swap
+from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     if not is_dry_run:
         kinds = _kinds(loads)
-        if kinds.get(max(kinds, default=0)) not in SWAPS:  # which, if unfinished, brings other loads into the ledger
+        if kinds.get(max(kinds, default=0)) not in CUTOVERS:  # which, if unfinished, brings other loads into the ledger
             _require_known(run, kinds, to)
         create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
@@ -85,17 +85,17 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         return told
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
-    asked = Swap(keep_to=to, undo_to=highest)
+    asked = Cutover(keep_to=to, undo_to=highest)
     load_seq = cutover.claim(
         spark,
         run,
-        Request(RESTORE, reason, by, swap=asked),
+        Request(RESTORE, reason, by, cutover=asked),
         marks=marks,
         rules=Rules.from_json(last["rules"]),
         pinned=plan.nothing_of_bronze(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
-    cutover.carry_out(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
+    cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**told, "load_seq": load_seq}
 
@@ -108,7 +108,7 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
     try:
         recovered = recover.recover(spark, run, rules)
         claimed = recovered.open_claim[0] if recovered.open_claim else None
-        if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*SWAPS, ERASE)):
+        if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*CUTOVERS, ERASE)):
             steps.finish(spark, run, recovered)
     except AnotherWriterError:
         raise

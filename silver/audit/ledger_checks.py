@@ -13,6 +13,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import (
     ACCEPTED,
     CLASSES,
+    CUTOVERS,
     DISCARD,
     DISCARDED,
     DUPLICATE,
@@ -23,7 +24,6 @@ from lakehouse.contracts.silver import (
     RELEASED,
     REPLAY,
     RESET,
-    SWAPS,
     stream_of,
     stream_text,
 )
@@ -45,7 +45,7 @@ _SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
     """Check that the last claim is of the last finished load or the one after it, and that finished loads are in the ledger."""
     last = max((row["load_seq"] for row in ledger), default=0)
-    if last > finished and any(row["load_seq"] == last and row["kind"] in SWAPS for row in ledger):
+    if last > finished and any(row["load_seq"] == last and row["kind"] in CUTOVERS for row in ledger):
         yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
     elif last not in (finished, finished + 1):
         observed = f"last claimed load {last}, last finished load {finished}"

@@ -1,4 +1,1 @@
-"""Producer, epoch, sequence and payload of a Kafka record, or the reason why one could not be read.
-
-The entries are `columns.sequenced` and `payload.decoded`.
-"""
+"""Producer, epoch, sequence and payload of a record: the entries are `columns.sequenced` and `payload.decoded`."""

@@ -1,8 +1,6 @@
 """Producer, epoch, sequence and problem of Bronze's records: the columns that Bronze has, or read from the bytes.
 
-Bronze extracts while it ingests, and notes the fingerprint of the sources that it read by. A row with another fingerprint, or
-none, is extracted here: the extractor was changed, it is a custom one or reads a field of a value, or a version before
-0.2 wrote the row.
+Bronze extracts while it ingests, and notes the fingerprint of its sources. A row with another fingerprint is extracted here.
 """
 
 from __future__ import annotations
@@ -29,19 +27,10 @@ NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 
 
 def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
-    """Return records with producer, epoch, sequence and problem, as the rules read them.
+    """Add producer (string), epoch and sequence (bigint) and problem (string), as the rules read them from Bronze's records.
 
-    Grain: a record, as given.
-
-    Args:
-        records: Rows of Bronze. If they have Bronze's extracted columns but no fingerprint, these hold for all rows (see
-            `are_current`); if they have neither, all are read from the bytes.
-        rules: Where sequence, producer and epoch are read from, and what happens to a value that cannot be decoded.
-
-    Returns:
-        The rows with `producer` (string), `epoch` and `sequence` (bigint) and `problem` (string), as
-        `lakehouse.extract.columns.extract` describes them. If all could be read, but the value could not be decoded and
-        undecodable values are quarantined, the problem is `value_undecodable`; epoch and sequence are kept then.
+    If only the value could not be decoded, and undecodable values are quarantined, the problem is `value_undecodable`. Of rows
+    without a fingerprint, Bronze's columns hold (see `are_current`). Grain: a record, as given.
 
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
@@ -51,19 +40,18 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
         judged = decoded(read, rules)
         unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
-    return _with_erased(read, rules) if if_erased(records) else read
+    return _with_erased(read, rules) if erased_columns(records) else read
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
-    """Return what a decision needs: stream, offset, epoch, sequence and problem. Reads no more columns than necessary."""
+    """Return the columns `NARROW`. Reads no more columns than necessary."""
     return sequenced(records, rules).select(*NARROW)
 
 
 def are_current(records: DataFrame, rules: Rules) -> bool:
-    """Whether Bronze read all of these records by the sources of these rules, so that its columns hold without the bytes.
+    """Whether Bronze read all of these records by the sources of these rules: then drop the fingerprint for `sequenced`.
 
-    Reads the fingerprints, and of files with statistics not even those. Then `records.drop(FINGERPRINT)` says so to
-    `sequenced`, and Parquet reads a few numbers instead of headers or values.
+    Reads the fingerprints, and of files with statistics not even those.
     """
     if FINGERPRINT not in records.columns or rules.sources.is_left_to_silver:
         return False
@@ -86,7 +74,7 @@ def from_bytes(records: DataFrame) -> DataFrame:
     return records.drop(*EXTRACTED, FINGERPRINT)
 
 
-def if_erased(records: DataFrame) -> list[str]:
+def erased_columns(records: DataFrame) -> list[str]:
     """The column `erased`, if the rows have it, as Bronze's and Silver's do; for a `select`."""
     return ["erased"] if "erased" in records.columns else []
 

@@ -1,11 +1,8 @@
 r"""Decodes JSON into the types of a schema: what a type holds without loss, and nothing else.
 
-Spark's `from_json` changes values without a word: it rounds decimals and removes their commas, takes a date from any number or
-from the beginning of a text, turns large numbers into infinity, wraps a TINYINT around at 128, and writes fractions as doubles
-where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose values are checked and then cast. A variant keeps
-a number's digits and says what the text has: a number, a string, or something else.
-
-A text is parsed once. It is parsed a second time, with variants for strings, only where a STRING looks like a fraction.
+Spark's `from_json` silently rounds decimals, takes a date from any number, turns large numbers into infinity, wraps a TINYINT
+around at 128, and writes fractions as doubles where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose
+values are checked and then cast. A text is parsed again, with variants for strings, only where a STRING looks like a fraction.
 
 - A number has at most 1,000 characters, the exponent of a DECIMAL at most three digits: as DECIMAL, `1e32000000` takes 75 s.
 - A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. A time without a date is invalid: Spark
@@ -15,13 +12,14 @@ A text is parsed once. It is parsed a second time, with variants for strings, on
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
 from lakehouse.extract import json_strictness
 from lakehouse.settings.payload_schema import Type
-from silver.extract.nested import Check, has_bounds, is_far_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +41,58 @@ _DAY = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 _MINUS_ZERO = r"(?<![eE])-0(?![0-9.eE])"
 _LOOKS_REWRITTEN = r'(?s)\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{].*(?:[0-9]\.[0-9]|Infinity)'
 """A STRING that Spark may have written from a fraction, or from an object or array with one."""
+
+
+class Check(NamedTuple):
+    """What may be wrong with values of some types, at any depth; a null is not.
+
+    `concerns` makes no Column: each level of a type would double their number.
+    """
+
+    concerns: Callable[[Type], bool]
+    is_wrong: Callable[[Column, Type], Column]
+
+    def any_in(self, found: Column, kind: Type) -> Column:
+        """Whether a value, or any value nested in it, is wrong; never null."""
+        return self._in(found, kind) if self._concerns_any(kind) else F.lit(False)
+
+    def _concerns_any(self, kind: Type) -> bool:
+        return self.concerns(kind) or any(self._concerns_any(inner) for inner in kind.inner())
+
+    def _in(self, found: Column, kind: Type) -> Column:
+        asked = [self.is_wrong(found, kind)] if self.concerns(kind) else []
+        fields = [field for field in kind.fields if self._concerns_any(field.type)]
+        asked += [self._in(found.getField(field.name), field.type) for field in fields]
+        if kind.of is not None and self._concerns_any(kind.of):
+            of, elements = kind.of, F.map_values(found) if kind.kind == "map" else found
+            asked.append(F.exists(elements, lambda element: self._in(element, of)))
+        return reduce(or_, (F.coalesce(each, F.lit(False)) for each in asked))
+
+
+def is_far_out(found: Column, kind: Type) -> Column:
+    """Whether a value violates the schema, or exceeds what all readers can hold."""
+    if kind.kind == "struct":
+        lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
+        return found.isNotNull() & reduce(or_, lacking)
+    if kind.kind == "map":  # DuckDB cannot read a map with duplicate keys
+        keys = F.map_keys(found)
+        return (F.size(F.array_distinct(keys)) < F.size(keys)) | F.exists(keys, lambda key: ~F.is_valid_utf8(key))
+    if kind.name == "STRING":
+        return ~F.is_valid_utf8(found)
+    first, last = (F.expr(bound) for bound in _BOUNDS[kind.name])
+    return ~found.between(first, last)
+
+
+_BOUNDS = {
+    "DATE": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
+    "TIMESTAMP": ("TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"),
+}
+
+
+def has_bounds(kind: Type) -> bool:
+    """Whether `is_far_out` looks at values of a type, strings aside."""
+    return kind.kind == "map" or kind.name in _BOUNDS or any(field.is_required for field in kind.fields)
 
 
 def parse(text: Column, schema: Type) -> Column:
@@ -145,5 +195,5 @@ def _is_any_rewritten(found: Column, text: Column, schema: Type) -> Column:
     return F.when(looks_so, ~F.coalesce(is_kept, F.lit(False))).otherwise(F.lit(False))
 
 
-def _of_strings(is_amiss: Callable[[Column, Type], Column]) -> Check:
-    return Check(lambda kind: kind.name == "STRING", is_amiss)
+def _of_strings(is_wrong: Callable[[Column, Type], Column]) -> Check:
+    return Check(lambda kind: kind.name == "STRING", is_wrong)

@@ -2,66 +2,67 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import UNDECODABLE
 from lakehouse.extract import on_driver
+from lakehouse.extract.on_driver import Digits, Record
 from lakehouse.extract.written import without_prefix
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES
-from silver.extract import json_misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from lakehouse.extract.sources import Source
+    from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules
+
+TEXT, WHOLE, FRACTION, LOGICAL, OBJECT, LIST = ("text", "a whole number", "a fraction", "true or false", "an object", "a list")
+JSON_FORMS = ("json", "prefixed_json")
+_OF_VALUE = ("missing", "not_json", "not_utf8")
+"""Problems of an extractor that may be those of the whole value."""
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_MOST = {"FLOAT": 3.4028235677973366e38, "DOUBLE": float("inf")}
+_TAKES = {
+    **dict.fromkeys(_BITS, (WHOLE,)),
+    **dict.fromkeys(_MOST, (WHOLE, FRACTION)),
+    **dict.fromkeys(("BINARY", "DATE", "TIMESTAMP_NTZ"), (TEXT,)),
+    "STRING": (TEXT, WHOLE, LOGICAL, OBJECT, LIST),
+    "BOOLEAN": (LOGICAL,),
+    "DECIMAL": (TEXT, WHOLE, FRACTION),
+    "TIMESTAMP": (TEXT, WHOLE),
+}
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Producer, epoch and sequence of a record; None for what cannot be read, or only by Spark: a function's, a value's field.
-
-    Args:
-        rules: The rules of the load that decided it.
-        record: The Bronze record; one of a version before 0.2 lacks what was extracted at ingest. Of an invalid one Bronze
-            has neither epoch nor sequence, also where one of the two can be read: they are read from its bytes.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> from silver.rules import Rules
-    >>> key(Rules(Source("json", "$.m.seq"), epoch=Source("header", "e")), {
-    ...     "topic": "t", "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
-    (None, 2, 7)
-    """
+    """Producer, epoch and sequence of a record, from Bronze if it read them all; None for what only Spark can read."""
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
     rules = rules.of_topic(record["topic"])
     if record.get("rules_fingerprint") == rules.fingerprint and record["problem"] is None:
         return record["producer"], record["epoch"], record["sequence"]
     headers = [(header["key"], header["value"]) for header in record.get("headers") or []]
-    found = on_driver.Record(record.get("value"), headers, record.get("offset") or 0)
+    found = Record(record.get("value"), headers, record.get("offset") or 0)
     producer = on_driver.name(rules.producer, found)[0] if rules.producer else None
     epoch = on_driver.number(rules.epoch, found)[0] if rules.epoch else 0
     return producer, epoch, on_driver.number(rules.sequence, found)[0]
 
 
-def misfit(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str | None:
-    """What is wrong with a record's JSON value; None if nothing is seen, or if the reason has another cause.
+def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str | None:
+    """The field of a JSON value that is not of its type, or what the value is instead of JSON; None if nothing is seen.
 
-    Args:
-        rules: The rules of the load that decided it.
-        record: The Bronze record.
-        reason: Why it is invalid; None for one whose value was accepted as undecodable.
-
-    Returns:
-        The field that is not of its type; or what the value is, if a sequence, producer or epoch could not be read from it.
+    `reason` is why the record is invalid; None for one whose value was accepted as undecodable.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
     >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", "id DATE"))
-    >>> misfit(rules, {"topic": "t", "value": b"[1]"}, "sequence_missing")
-    'the value: a list, where an object is wanted'
-    >>> misfit(rules, {"topic": "t", "value": b'{"id": 1}'}, "value_undecodable")
+    >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "value_undecodable")
     'id: a whole number, where DATE is wanted'
-    >>> misfit(rules, {"topic": "t", "value": b'{"id": 1}'}, "sequence_missing")
+    >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "sequence_missing")
     """
     rules, value = rules.of_topic(record["topic"]), record.get("value")
     if value is None:
@@ -69,8 +70,104 @@ def misfit(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str |
     role, _, problem = (reason or UNDECODABLE).partition("_")
     if role in ROLES:
         source = rules.sources.by_role.get(role)
-        return None if source is None else json_misfit.unread(source, problem, value)
+        return None if source is None else unread(source, problem, value)
     if rules.payload is None or rules.payload.format != "json":
         return None
     body = without_prefix(value) if rules.written else value
-    return None if body is None else json_misfit.misfit(body, payload_schema.of(rules.payload.schema))
+    return None if body is None else misfit(body, payload_schema.of(rules.payload.schema))
+
+
+def misfit(value: bytes, schema: Type) -> str | None:
+    """The first field that is not of its type, and what kind of value it has; None if none is seen.
+
+    >>> from lakehouse.settings import payload_schema
+    >>> schema = payload_schema.of("id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>")
+    >>> misfit(b'{"id": "a", "amount": "1,5"}', schema), misfit(b'{"amount": 1.5}', schema)
+    ('amount: text that DECIMAL(10,2) does not hold', 'id: missing, where NOT NULL is wanted')
+    >>> misfit(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}', schema), misfit(b'{"id": "a"}', schema)
+    ('by.days[1]: a whole number, where DATE is wanted', None)
+    """
+    record = Record(value)
+    return _no_object(record) or _in(record.json, schema, "")
+
+
+def instead_of_object(record: Record) -> str | None:
+    r"""What a value is that is no JSON object; None if it is one.
+
+    >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b'"{\\"seq\\": 1}"'))
+    ('it begins with a byte order mark', 'text that holds JSON')
+    """
+    if record.json_fault or isinstance(record.json, dict):
+        return record.json_fault
+    is_json_in_text = isinstance(record.json, str) and isinstance(Record(record.json.encode(errors="replace")).json, dict)
+    return f"{TEXT} that holds JSON" if is_json_in_text else _kind(record.json)
+
+
+def unread(source: Source, problem: str | None, value: bytes | None) -> str | None:
+    r"""What of a value explains that nothing could be read at a JSON path; None if it does not.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> unread(Source("json", "$.seq"), "missing", b'[{"seq": 1}]')
+    'the value: a list, where an object is wanted'
+    """
+    body = without_prefix(value or b"") if source.form == "prefixed_json" else value
+    if source.form not in JSON_FORMS or problem not in _OF_VALUE or body is None:
+        return None
+    record = Record(body)
+    is_in_object = source.argument.startswith(("$.", "$['"))
+    return _no_object(record) if record.json_fault or is_in_object else None
+
+
+def _no_object(record: Record) -> str | None:
+    found = instead_of_object(record)
+    if found is None:
+        return None
+    fault = f"not one document of strict JSON: {found}"
+    return f"the value: {fault if record.json_fault else f'{found}, where {OBJECT} is wanted'}"
+
+
+def _in(found: Any, kind: Type, path: str) -> str | None:
+    if found is None:
+        return None
+    has, takes = _kind(found), {"array": (LIST,), "map": (OBJECT,), "struct": (OBJECT,)}.get(kind.kind) or _TAKES[kind.name]
+    if has not in takes:
+        return f"{path}: {has}, where {OBJECT if kind.kind == 'struct' else kind.sql()} is wanted"
+    if kind.kind == "scalar":
+        return None if _is_held(found, has, kind) else f"{path}: {has} that {kind.sql()} does not hold"
+    missing = [field.name for field in kind.fields if field.is_required and found.get(field.name) is None]
+    if missing:
+        return f"{path}.{missing[0]}: missing, where NOT NULL is wanted".lstrip(".")
+    return next((why for each in _parts(found, kind, path) if (why := _in(*each))), None)
+
+
+def _parts(found: Any, kind: Type, path: str) -> Iterator[tuple[Any, Type, str]]:
+    """What is in an array, map or struct, each with its type and its path; keys of a map are the producer's, and not shown."""
+    if kind.of is not None:
+        for at, each in enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values()):
+            yield each, kind.of, f"{path}[{at}]"
+    for field in kind.fields:
+        yield found.get(field.name), field.type, f"{path}.{field.name}".lstrip(".")
+
+
+def _kind(found: Any) -> str:
+    if isinstance(found, Digits):
+        return WHOLE if found.removeprefix("-").isdigit() else FRACTION
+    kinds = ((bool, LOGICAL), (str, TEXT), (dict, OBJECT), (list, LIST))
+    return next((name for type_, name in kinds if isinstance(found, type_)), "null")
+
+
+def _is_held(found: Any, has: str, kind: Type) -> bool:
+    try:
+        if kind.name in _BITS:
+            most = 1 << (_BITS[kind.name] - 1)
+            return -most <= int(found) < most
+        if kind.name in _MOST:
+            return abs(float(found)) < _MOST[kind.name]
+        if kind.digits is not None:
+            number, (precision, scale) = Decimal(found if found.isascii() and "_" not in found else "-"), kind.digits
+            return abs(number) < 10 ** (precision - scale) and number == round(number, scale)
+        if kind.name == "DATE":
+            return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", found) and date.fromisoformat(found))
+    except (ArithmeticError, ValueError):
+        return False
+    return not (kind.name == "STRING" and has == WHOLE and found == "-0")

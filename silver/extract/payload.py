@@ -5,11 +5,8 @@
 
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
 - `value_not_utf8`: not valid UTF-8.
-- `value_not_of_schema`: not JSON, or not of the schema: a wrong type, a missing NOT NULL field, a value that its type does not
-  hold (see `silver.extract.json_payload`), a duplicate key in a MAP. Of Avro and Protobuf: bytes that the schema does not fit,
-  a text that is not UTF-8, or a schema that has not the fields' types. Behind a schema registry: a value without its prefix.
-
-A caller that needs only the reason (to quarantine such records) selects that column, and Spark omits the payload.
+- `value_not_of_schema`: not JSON, a wrong type, a missing NOT NULL field, a value that its type does not hold, a duplicate key
+  in a MAP, a schema without the fields' types. Behind a schema registry: a value without its prefix.
 
 Any input yields a payload or a reason, quickly, and the same one whenever it is decoded.
 """
@@ -25,7 +22,7 @@ from lakehouse.extract import avro, kinds
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT
 from silver.extract import json_payload
-from silver.extract.nested import Check, has_bounds, is_far_out
+from silver.extract.json_payload import Check, has_bounds, is_far_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,13 +40,7 @@ NOT_OF_SCHEMA = "value_not_of_schema"
 
 @dataclass(frozen=True)
 class _Kind:
-    """How the values of one kind of topics are decoded.
-
-    Attributes:
-        number: The kind's number.
-        payload: Into what.
-        written: How their bytes are written.
-    """
+    """How the values of one kind of topics are decoded."""
 
     number: int
     payload: Payload
@@ -71,18 +62,12 @@ class _Kind:
 
 
 def decoded(records: DataFrame, rules: Rules) -> DataFrame:
-    """Add the decoded value, or the reason why it is undecodable, by the rules of each record's topic.
+    """Add `payload`, of the rules' type, and `undecodable` (string), by the rules of each record's topic.
+
+    Fields of other topics are null, and all fields in topics whose values are not decoded. The payload itself is null only
+    if the value is null or undecodable.
 
     Grain: a record, as given.
-
-    Args:
-        records: Rows with `value` (binary), `topic` if topics are read otherwise, and without the two columns.
-        rules: The rules, by which the values of some topic are decoded.
-
-    Returns:
-        The rows with `payload`, of the rules' type, null if the value is null or undecodable; and `undecodable` (string):
-        value_too_long, value_not_utf8, value_not_of_schema, or null. Fields of other topics are null, and all fields in topics
-        whose values are not decoded: the payload itself is null only of an undecodable value, and of none.
     """
     decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
     ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
@@ -107,13 +92,11 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     fields = [F.lit(None).cast(field.type.sql()).alias(field.name) for field in whole.fields]
     empty = [(undecoded, F.when(value.isNotNull(), F.struct(*fields)))] if undecoded and fields else []
     payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
-    told = judged.withColumns(
-        {
-            "payload": kinds.of_kind(payloads, len(decodings)),
-            "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
-        }
-    )
-    return told.drop(kinds.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
+    found = {
+        "payload": kinds.of_kind(payloads, len(decodings)),
+        "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
+    }
+    return judged.withColumns(found).drop(kinds.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
 
 
 def _refused(each: _Kind) -> Column:

@@ -1,7 +1,7 @@
-"""The schemas that records were written with: asked of the registry by the ids that stand before their values.
+"""The schemas that records were written with, from the registry, by the ids in front of their values.
 
-An action, before anything is decoded: one narrow query for the ids, and one question for each that is new. Whoever decodes
-values or reads fields of them calls `with_schemas` first; an id that nobody asked for fails the query.
+Call `with_schemas` before values are decoded or fields of them read. It runs one narrow query for the ids, and one request for
+each that is new. An id that was not looked up fails the query that decodes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
-    from silver.rules import OfTopic, Rules
+    from silver.rules import Reading, Rules
 
-_MOST_IDS = 256
-"""Of one load: each other schema is a branch of the expression that decodes."""
+_MOST_IDS = 256  # of one load: each is a branch of the expression that decodes
 
 
 def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules) -> Rules:
@@ -38,21 +37,15 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
 
     Reports `silver.schema_misfit` for a schema whose values cannot be decoded into the payload's fields.
 
-    Args:
-        spark: The session.
-        run: The run, with its registry.
-        records: Rows with topic, partition, offset and value.
-        rules: The rules.
-
     Raises:
         RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids that are not in
             `undecodable_ids`.
         ConfigError: The rules need a registry, and the config names none.
         ToolError: The session cannot decode Avro or Protobuf, or nothing here compiles a schema of Protobuf's.
     """
-    kinds = rules.kinds
+    kinds = rules.per_topic
     value_formats.require(spark, {each.written.format for each, _ in kinds if each.written is not None})
-    asking = [nth for nth, (each, _) in enumerate(kinds) if _asks(each)]
+    asking = [nth for nth, (each, _) in enumerate(kinds) if _needs_schemas(each)]
     if not asking:
         return rules
     if run.registry is None:
@@ -78,20 +71,14 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
     return replace(rules, own=own, written=default.written if default else rules.written)
 
 
-def _asks(each: OfTopic) -> bool:
-    """Whether what records were written with has to be known: they are decoded, or fields of them are read."""
+def _needs_schemas(each: Reading) -> bool:
+    """Whether records are decoded, or fields of them read, by schemas that only a registry has."""
     read = any(source is not None and source.form == "field" for source in (each.sequence, each.producer, each.epoch))
     return each.written is not None and each.written.names_schemas and (read or each.payload is not None)
 
 
 class _Met(NamedTuple):
-    """An id that values carry.
-
-    Attributes:
-        kind: Which of the kinds of topics it was met in.
-        number: The id.
-        place: The place of a record that has it.
-    """
+    """An id that values of a kind of topics carry, and the place of a record that has it."""
 
     kind: int
     number: int
@@ -118,7 +105,7 @@ def _met(records: DataFrame, listed: Mapping[int, Sequence[int]]) -> list[_Met]:
     return met
 
 
-def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str], ...], each: OfTopic) -> None:
+def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str], ...], each: Reading) -> None:
     if each.payload is None:
         return
     wanted = payload_schema.parse(each.payload.schema)

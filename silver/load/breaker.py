@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import reduce
 from itertools import islice
 from operator import and_, itemgetter
@@ -34,7 +34,6 @@ from lakehouse.run.findings import Trip
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
-from silver.extract.json_misfit import JSON_FORMS
 from silver.model import tuples_of
 
 if TYPE_CHECKING:
@@ -51,16 +50,10 @@ if TYPE_CHECKING:
 
 _FEWEST = 10
 """With fewer quarantined records the breaker stays closed: a handful is not a pattern, whatever its share."""
-
-
-_MOST_NAMED = 20
-"""Trips listed one by one; a restarted host may have thousands of streams."""
-_MOST_BYTES = 1024 * 1024
-"""In longer values the error names no field."""
-_LONGEST = 250
-"""Characters shown of a name; a topic name has at most 249."""
-_MOST_ADVICE = 3
-"""Kinds of records that the error advises on, the most frequent first."""
+_MOST_NAMED = 20  # trips; a restarted host may have thousands of streams
+_MOST_BYTES = 1024 * 1024  # of a value whose fields are named
+_LONGEST = 250  # characters shown of a name; a topic name has at most 249
+_MOST_ADVICE = 3  # kinds of records, the most frequent first
 
 _RESTARTED = (
     "Declare a sequence that began again with `tidemark watermark reset --new-epoch`. If one corrupt number raised the "
@@ -73,7 +66,6 @@ _MEND = {
     "watermark reset --to N`.",
     FENCED: "Stop the producer that still sends an older epoch.",
 }
-"""What to do about the records of a class; for invalid ones see `advice`."""
 
 
 class _Limit(NamedTuple):
@@ -81,15 +73,6 @@ class _Limit(NamedTuple):
 
     share: float
     topic: str | None
-
-    @classmethod
-    def of(cls, topic: str, own: Mapping[str, float], max_share: float) -> _Limit:
-        plain = plain_topic(topic)
-        return cls(own[plain], plain) if plain in own else cls(max_share, None)
-
-    @property
-    def topics(self) -> str:
-        return f"topic {self.topic}" if self.topic is not None else "the topics without a share of their own"
 
     @property
     def expected(self) -> str:
@@ -100,18 +83,22 @@ class _Limit(NamedTuple):
         return kept_out >= _FEWEST and kept_out > self.share * records
 
 
-def trips(
-    load_seq: int, ledger: Sequence[Mapping[str, Any]], max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> list[Trip]:
-    """List what opens the breaker on a planned load: too large a quarantined share, or a stream with only old sequences.
+@dataclass(frozen=True)
+class Shares:
+    """The largest quarantined shares allowed, 0 to 1: of single topics, each judged alone, and of all others together."""
 
-    Args:
-        load_seq: The planned load.
-        ledger: Its ledger rows, see `lakehouse.contracts.silver.LOADS`.
-        max_share: The largest share of quarantined records allowed, 0 to 1.
-        topic_shares: The same for topics with a share of their own; each is judged alone, all others together.
-    """
-    return _shown([trip for trip, _ in _opening(load_seq, ledger, max_share, topic_shares)])
+    others: float = 1
+    topics: Mapping[str, float] = field(default_factory=dict)
+
+    def limit(self, topic: str) -> _Limit:
+        """The limit for a topic, in any incarnation."""
+        plain = plain_topic(topic)
+        return _Limit(self.topics[plain], plain) if plain in self.topics else _Limit(self.others, None)
+
+
+def trips(load_seq: int, ledger: Sequence[Mapping[str, Any]], shares: Shares) -> list[Trip]:
+    """List what opens the breaker on a load's rows: too large a quarantined share, or a stream with only old sequences."""
+    return _shown([trip for trip, _ in _opening(load_seq, ledger, shares)])
 
 
 def _shown(found: list[Trip]) -> list[Trip]:
@@ -121,53 +108,41 @@ def _shown(found: list[Trip]) -> list[Trip]:
     return [*found[:_MOST_NAMED], more]
 
 
-def _opening(
-    load_seq: int, ledger: _Rows, max_share: float, topic_shares: Mapping[str, float] | None
-) -> list[tuple[Trip, _Rows]]:
+def _opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
     """What opens the breaker, each with the ledger's rows of the streams that do."""
-    limits = {topic: _Limit.of(topic, topic_shares or {}, max_share) for topic in {row["topic"] for row in ledger}}
+    limits = {topic: shares.limit(topic) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
         parts[limits[row["topic"]]].append(row)
-    in_all = [
-        (_too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit), rows)
-        for limit, rows in parts.items()
-    ]
-    restarted = [(_started_anew(row, limit), [row]) for limit, rows in parts.items() for row in rows]
-    return [(trip, rows) for trip, rows in (*in_all, *restarted) if trip is not None]
+    found: list[tuple[Trip, _Rows]] = []
+    for limit, rows in parts.items():
+        count = _counts(rows)
+        if limit.is_passed(_kept_out(count), count["records"]):
+            topics = f"topic {limit.topic}" if limit.topic is not None else "the topics without a share of their own"
+            where = f"load {load_seq}, {topics}" if len(parts) > 1 else f"load {load_seq}"
+            observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
+            found.append((Trip("Too much of the load would go into quarantine.", where, observed, limit.expected), rows))
+    restarted = [(_restarted(row, limit), [row]) for limit, rows in parts.items() for row in rows]
+    return found + [(trip, rows) for trip, rows in restarted if trip is not None]
 
 
-def _too_much(where: str, rows: list[Mapping[str, Any]], limit: _Limit) -> Trip | None:
-    count = _counts(rows)
-    if not limit.is_passed(_kept_out(count), count["records"]):
-        return None
-    observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
-    return Trip("Too much of the load would go into quarantine.", where, observed, limit.expected)
-
-
-def _started_anew(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
+def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     if row[ACCEPTED]:
         return None
     count = _counts([row])
     low = count[LATE] - count["late_accepted"] + count[COLLISION]
     if not limit.is_passed(low, count["records"]):
         return None
-    what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
+    what = "A stream sends only numbers below its watermark that are no duplicates: its sequence began again, or one corrupt "
     stream = ", ".join(f"{name} {_short(row[name])}" for name in STREAM if row[name] is not None)
     observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)
 
 
-def is_reason(row: Mapping[str, Any], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
-    """Whether a stream's records are a reason for the breaker to open: its own quarantined share is above the limit.
-
-    Args:
-        row: The stream's row of the planned load's ledger.
-        max_share: As in `trips`.
-        topic_shares: As in `trips`.
-    """
-    limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts([row])
-    return _kept_out(counts) > limit.share * counts["records"]
+def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
+    """Whether a stream's ledger row is a reason for the breaker to open: its own quarantined share is above the limit."""
+    counts = _counts([row])
+    return _kept_out(counts) > shares.limit(row["topic"]).share * counts["records"]
 
 
 def trip_of(opened: BreakerOpenError) -> Trip:
@@ -175,22 +150,16 @@ def trip_of(opened: BreakerOpenError) -> Trip:
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
-def tripped(
-    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> list[Trip]:
-    """List what opens the breaker on a plan, see `trips`; where most records are invalid, with what one of them has."""
-    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
-    return _tripped(spark, run, planned, opening, _causes(planned.rejects, opening)) if opening else []
-
-
-def _tripped(
-    spark: SparkSession, run: Run, planned: Plan, opening: list[tuple[Trip, _Rows]], causes: Counter[Cause]
-) -> list[Trip]:
+def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
+    """List what opens the breaker on a plan, see `trips`, and the causes; if most records are invalid, with what one has."""
+    opening = _opening(planned.load_seq, planned.ledger, shares)
+    causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])
     invalid = [cause for cause in causes if cause.kind == INVALID]
-    if 2 * sum(causes[cause] for cause in invalid) <= causes.total():
-        return found
-    return [replace(found[0], observed=f"{found[0].observed}; {_example(spark, run, planned, invalid[0])}"), *found[1:]]
+    if 2 * sum(causes[cause] for cause in invalid) > causes.total():
+        example = _example(spark, run, planned, invalid[0])
+        found[0] = replace(found[0], observed=f"{found[0].observed}; {example}")
+    return found, causes
 
 
 class Cause(NamedTuple):
@@ -213,20 +182,7 @@ def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Count
 
 
 def advice(causes: Collection[Cause], rules: Rules) -> str:
-    """Say what to do about the records that open the breaker: a sentence or two for each kind, three kinds at most.
-
-    Args:
-        causes: What they are, the most frequent first.
-        rules: The rules that they were decided by.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> from silver.rules import Payload, Rules
-    >>> rules = Rules(Source("header", "seq"), payload=Payload("json", "id STRING"))
-    >>> advice([Cause("t", "invalid", "value_undecodable")], rules)
-    'Look whether `value.schema` names the fields and types that the values have; if so, mend the producer.'
-    >>> advice([Cause("t", "fenced", None)], rules)
-    'Stop the producer that still sends an older epoch.'
-    """
+    """Say what to do about the records that open the breaker, by cause, the most frequent first: three kinds at most."""
     return " ".join(islice(dict.fromkeys(_advice(cause, rules) for cause in causes), _MOST_ADVICE))
 
 
@@ -235,21 +191,21 @@ def _advice(cause: Cause, rules: Rules) -> str:
         return _MEND[cause.kind]
     own, plain = rules.of_topic(cause.topic), plain_topic(cause.topic)
     if cause.reason == UNDECODABLE:
-        return _of_values(own, "value" if own.payload == rules.payload else f"topics.{plain}.value")
+        return _advice_on_values(own, _short("value" if own.payload == rules.payload else f"topics.{plain}.value"))
     role, _, problem = cause.reason.partition("_")
     source = own.sources.by_role[role]
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
     named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"
     why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
-    if source.form in JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
+    if source.form in one_record.JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
         return f"{named[0].upper()}{named[1:]} is read from JSON: have the producer write it, one document in a value. {why}"
     return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
 
 
-def _of_values(own: Rules, key: str) -> str:
+def _advice_on_values(own: Rules, key: str) -> str:
     if own.payload is None or own.payload.format == "text":
-        return f"Look whether `{_short(key)}.format` and `{_short(key)}.max_bytes` fit the values."
-    look = f"Look whether `{_short(key)}.schema` names the fields and types that the values have; if so, mend the producer."
+        return f"Look whether `{key}.format` and `{key}.max_bytes` fit the values."
+    look = f"Look whether `{key}.schema` names the fields and types that the values have; if so, mend the producer."
     if own.written is None or own.payload.format == "json":
         return look
     return f"{look} The event silver.schema_misfit names a schema that does not fit."
@@ -257,9 +213,8 @@ def _of_values(own: Rules, key: str) -> str:
 
 def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     """The first record of a cause, with its headers' names, the fields of its value, and which of them is not of its type."""
-    columns = {"topic": cause.topic, "class": cause.kind, "reason": cause.reason}
-    is_of = reduce(pc.and_, (pc.equal(planned.rejects[name], value) for name, value in columns.items()))
-    row = planned.rejects.filter(is_of).slice(0, 1).to_pylist()[0]
+    is_of_cause = (pc.field("topic") == cause.topic) & (pc.field("class") == cause.kind) & (pc.field("reason") == cause.reason)
+    row = planned.rejects.filter(is_of_cause).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
     is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
     bronze = run.table(BRONZE_RECORDS)
@@ -271,7 +226,7 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     place = ", ".join(f"{name} {_short(value)}" for name, value in at.items())
     named = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
     value_of = {"topic": cause.topic, "value": has["value"] and bytes(has["value"])}
-    misfit = one_record.misfit(planned.rules, value_of, cause.reason)
+    misfit = one_record.explain(planned.rules, value_of, cause.reason)
     why = f": {_short(misfit)}" if misfit else ""
     return f"the first one, {place} ({row['reason']}{why}), has {_listed(has['headers'] or [], 'header')}{named}"
 
@@ -287,19 +242,11 @@ def _short(value: object) -> str:
     return printable(shortened(str(value), _LONGEST))
 
 
-def require_closed(
-    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
-) -> None:
-    """Raise if the breaker opens on a plan; for the shares see `trips`.
-
-    Raises:
-        BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
-    """
-    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
-    if not opening:
+def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> None:
+    """Raise BreakerOpenError if the breaker opens on a plan."""
+    found, causes = tripped(spark, run, planned, shares)
+    if not found:
         return
-    causes = _causes(planned.rejects, opening)
-    found = _tripped(spark, run, planned, opening, causes)
     raise BreakerOpenError(
         " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +25,9 @@ from silver.state.plan import BronzeRange, Partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from lakehouse.table import Table
 
@@ -46,9 +47,7 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
     to_version: int | None = None,
     most: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest.
-
-    With `most`, of more records than that only the first commits; all, where the commits do not say how many they added.
+    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest; of more than `most` records the first.
 
     Raises:
         TableStateError: Bronze lost versions that loads have decided: new commits under their numbers would pass for decided.
@@ -61,23 +60,14 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
             where=str(bronze),
             observed=f"version {found.version}",
             expected=f"version {after_version} or later",
-            next_step="Put the files of _delta_log back from a backup. If Bronze was made anew from Kafka: move silver_loads "
-            "away, and `tidemark rebuild --apply`.",
+            next_step="Put the files of _delta_log back from a backup. If Bronze was ingested again from Kafka: move "
+            "silver_loads away, and `tidemark rebuild --apply`.",
         )
     return BronzeRange(after_version, found.version, above, found.rows, is_cut=found.is_cut)
 
 
-def by_offset(
-    *, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row | Mapping[str, Any]]
-) -> BronzeRange:
-    """Return the range of a claimed load by its offsets, for when Bronze's versions are gone.
-
-    Args:
-        after_version: The last version of the load before.
-        to_version: The last version of the range.
-        above: The last decided offset of each partition before the load.
-        rows: The load's ledger rows.
-    """
+def by_offset(*, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row]) -> BronzeRange:
+    """Return the range of a claimed load by the offsets in its ledger rows, for when Bronze's versions are gone."""
     up_to: dict[Partition, int] = {}
     for row in rows:
         partition = (row["topic"], row["partition"])
@@ -86,14 +76,10 @@ def by_offset(
 
 
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
-    """Return the range's undecided records, with all columns.
+    """Return the range's undecided records, with all columns; without the fingerprint if the range is current.
 
-    Reads Bronze as of the range's last version, above the offsets decided before: Delta skips files below them by their
-    statistics, and columns that are not selected are not read. If that version is gone, reads Bronze's current version up to
-    the range's last offsets: an offset's bytes never change.
-
-    Grain: a Bronze record above its partition's last decided offset; one that was ingested twice comes twice. Without the
-    fingerprint if the range is current: what Bronze extracted holds then, see `silver.extract.columns.sequenced`.
+    Reads Bronze as of the range's last version. If that is gone, reads the current one up to the range's last offsets: an
+    offset's bytes never change. Grain: a Bronze record; one that was ingested twice comes twice.
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.is_current:
@@ -116,16 +102,9 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
 
 
 def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
-    """The key columns of the range's undecided records as Bronze has them, read without Spark.
+    """Read key columns, fingerprint and `erased` of the undecided records without Spark, in any order, texts as dictionaries.
 
-    Args:
-        run: The run.
-        bronze_range: The range.
-        most: The most records.
-
-    Returns:
-        The columns of `silver.extract.columns.NARROW`, the fingerprint and `erased`, in no particular order, texts as
-        dictionaries. None where there are more, where they are not in a local folder, or the range is read by its offsets.
+    None if there are more than `most`, if they are not in a local folder, or if the range is read by its offsets.
     """
     if bronze_range.up_to is not None:
         return None
@@ -154,29 +133,22 @@ def _decided_boxes(bronze_range: BronzeRange) -> list[few_rows.Box]:
 
 
 def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield what is decided, as topic, first and last partition, and last offset: of each partition, and of neighbouring ones.
+    """Yield decided ranges as (topic, first partition, last partition, last offset).
 
-    What neighbours have in common is for files to be skipped by: a file's statistics give its lowest and highest partition and
-    offset. For a file with several partitions, as OPTIMIZE writes them, they never prove a condition on a single partition.
+    Those of neighbouring partitions let Delta skip a file that holds several: no statistics prove a condition on one of them.
 
     >>> list(decided_places({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
     [('t', 0, 0, 7), ('t', 1, 1, 5), ('t', 3, 3, 9), ('t', 0, 1, 5)]
     """
     for (topic, partition), last in above.items():
         yield topic, partition, partition, last
-    for (topic, _), run in groupby(enumerate(sorted(above.items())), key=_numbered_on):
-        neighbours = [(partition, last) for _, ((_, partition), last) in run]
-        yield from _halves(topic, neighbours, _HALVINGS)
-
-
-def _numbered_on(nth_partition: tuple[int, tuple[Partition, int]]) -> tuple[str, int]:
-    """A group key: the same for a topic's partitions with consecutive numbers."""
-    nth, ((topic, partition), _) = nth_partition
-    return topic, partition - nth
+    rows = ((topic, partition, last) for (topic, partition), last in sorted(above.items()))
+    for (topic, _), consecutive in groupby(enumerate(rows), key=lambda each: (each[1][0], each[1][1] - each[0])):
+        yield from _halves(topic, [(partition, last) for _, (_, partition, last) in consecutive], _HALVINGS)
 
 
 def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[tuple[str, int, int, int]]:
-    """Yield what is decided of all of them, then for each half, and so on: partitions may have reached different offsets."""
+    """Yield the range of all of them, then of each half, and so on: partitions may have reached different offsets."""
     if len(neighbours) == 1:
         return
     first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
@@ -190,17 +162,9 @@ def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Ite
 def arrivals(
     spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]
 ) -> tuple[list[Arrivals], bool]:
-    """Count the range's records per partition, and say whether the count includes replays.
+    """Count the range's records per partition, and say whether the count includes replays. `decided` are the decided records.
 
-    If the range's commits added as many records as were decided, there are no replays and the count is done. Otherwise count
-    the change feed, which lists what a version added even if it was compacted since. If a version is gone from the log, only
-    the decided records are known and replays are not seen.
-
-    Args:
-        spark: The session.
-        run: The run.
-        bronze_range: The range.
-        decided: Records of each partition that were read from the range and decided.
+    Without metrics of the commits, or with replays, counts the change feed; a version that is gone from the log hides replays.
     """
     above = bronze_range.above
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
@@ -220,19 +184,13 @@ def arrivals(
     if counted is None:
         run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
         return all_new, False
-    arrived = [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
-    joined = {
-        place for place in {*decided, *((each.topic, each.partition) for each in arrived)} if _is_joined(place, bronze_range)
-    }
-    arrived = [each for each in arrived if (each.topic, each.partition) not in joined]
-    arrived += [each for each in all_new if (each.topic, each.partition) in joined]
+    arrived = {(row["topic"], row["partition"]): Arrivals(**row.asDict()) for row in counted}
+    joined = {place for place in {*decided, *arrived} if plain_topic(place[0]) in bronze_range.joined}
+    found = [each for place, each in arrived.items() if place not in joined]
+    found += [each for each in all_new if (each.topic, each.partition) in joined]
     # Decided, but not added by the range: the partition's watermark was set back, and its records are older.
-    unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
-    return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
-
-
-def _is_joined(place: Partition, bronze_range: BronzeRange) -> bool:
-    return plain_topic(place[0]) in bronze_range.joined
+    unbrought = decided.keys() - arrived.keys() - joined
+    return found + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
 
 
 def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:

@@ -31,8 +31,9 @@ from silver.suspects.resolve import Suspects
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.delta.small_tables import Row
     from lakehouse.delta.snapshot_prefetch import Prefetch
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
@@ -54,14 +55,10 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
-    """Plan the load after the last finished one: pin what Bronze gained, and decide it.
+    """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
 
-    If Bronze gained more than `most` records, the load takes the first of Bronze's commits, and the next load goes on. Where
-    none of these records is of the rules' topics, it takes more.
-    `limits` and `prefetch` affect only the cost. What the load will write is prefetched as soon as there is one.
-
-    Returns:
-        The plan, or None if Bronze gained nothing.
+    Of more than `most` records the load takes the first of Bronze's commits, and more of them if none of their records is of
+    the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
@@ -70,7 +67,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     watermarks, rules = recovered.watermarks, rules.keeping(recovered.rules)
     above = watermarks.last_offsets
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=most)
-    pinned = of_topics(pinned, rules, recovered.decided_topics)
+    pinned = _restrict_to_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
@@ -85,14 +82,8 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     return plan(spark, run, rules, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
 
 
-def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
-    """Restrict a range to the topics that the rules name.
-
-    Args:
-        pinned: The range.
-        rules: The rules.
-        before: The topics that the load before decided; None for all that Bronze held then, or if there was no load.
-    """
+def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
+    """Restrict a range to the rules' topics; `before` are those that the last load decided, None for all that Bronze held."""
     topics = rules.decided_topics
     joined = frozenset(topics) - frozenset(before) if topics is not None and before is not None else frozenset[str]()
     return replace(pinned, topics=topics, joined=joined)
@@ -105,48 +96,16 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     *,
     streams: Streams,
     pinned: BronzeRange,
-    claim: dict[str, object],
+    claim: Mapping[str, Any],
     limits: Limits = _LIMITS,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
-
-    Args:
-        spark: The session.
-        run: The run.
-        rules: The rules.
-        streams: The watermarks before the load, and how many streams may be new.
-        pinned: The range.
-        claim: What all ledger rows of the load share.
-        limits: How much of the load the driver holds at a time.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
         RegistryError: The schema registry does not say what values were written with.
     """
-    keys = _read_key_columns(spark, run, pinned, rules, limits)
-    found = _decide(spark, run, keys, streams, load_seq=int(str(claim["load_seq"])), limits=limits)
-    return _summarise(spark, run, keys, found, watermarks=streams.watermarks, claim=claim)
-
-
-class _Keys(NamedTuple):
-    """A range whose key columns can be read.
-
-    Attributes:
-        pinned: The range, which knows whether Bronze's extracted columns hold.
-        rules: The rules, with the schemas that values were written with.
-        records: The range's records, with all columns.
-        chunks: Their key columns.
-    """
-
-    pinned: BronzeRange
-    rules: Rules
-    records: DataFrame
-    chunks: Iterable[pa.Table]
-
-
-def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules: Rules, limits: Limits) -> _Keys:
-    """Step 1. Take the key columns that Bronze has where they hold; else extract them."""
     stored = bronze_range.stored_keys(run, pinned, limits.records)
     if stored is None:
         is_current = are_current(bronze_range.read(spark, run, pinned), rules)
@@ -155,90 +114,29 @@ def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules:
     pinned = replace(pinned, is_current=is_current)
     records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
-    if stored is not None and is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
-        return _Keys(pinned, rules, records, [stored.select(list(NARROW))])
-    chunks = key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
-    return _Keys(pinned, rules, records, chunks)
 
+    is_whole = pinned.counted is not None and pinned.counted <= limits.records
 
-def _decide(  # noqa: PLR0913 -- it is a step of `plan_range`
-    spark: SparkSession, run: Run, keys: _Keys, streams: Streams, *, load_seq: int, limits: Limits
-) -> Found:
-    """Step 2. Decide the records chunk by chunk, and classify the suspects of all."""
-    counted = keys.pinned.counted
-    is_whole = counted is not None and counted <= limits.records
-
-    def resolve(chunk: pa.Table) -> Watermarks:
+    def resolve_streams(chunk: pa.Table) -> Watermarks:
         has_names = chunk["producer"].null_count < len(chunk)
         return streams.resolve(streams_of(chunk) if has_names else (), is_whole=is_whole)
 
-    def known() -> KnownRecords:
-        return KnownRecords.of(spark, run, load_seq, streams.watermarks)
+    def known_records() -> KnownRecords:
+        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks)
 
-    return classify(
-        spark, keys.chunks, keys.records, keys.rules, load_seq=load_seq, resolve=resolve, known=known, limits=limits
-    )
-
-
-def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
-    spark: SparkSession, run: Run, keys: _Keys, found: Found, *, watermarks: Watermarks, claim: dict[str, object]
-) -> Plan:
-    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is lacking."""
-    pinned, rules, load_seq = keys.pinned, keys.rules, int(str(claim["load_seq"]))
-    summed = list(decision.summary(found.segments))
-    decided_records = Counter[Partition]()
-    for segment in summed:
-        decided_records[segment.stream[:2]] += segment.records
-    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
-    loads = ledger.stream_loads(summed, arrivals, watermarks)
-    for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
-        skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
-        loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
-    return Plan(
-        load_seq=load_seq,
-        rules=rules,
-        watermarks=watermarks,
-        range=pinned,
-        ledger=ledger.rows(loads, watermarks, claim, rules),
-        rejects=found.rejects,
-        counts_replays=counts_replays,
-        **found.offsets,
-    )
+    chunks = _read_key_columns(pinned, records, stored, rules, limits)
+    load_seq, resolve, known = claim["load_seq"], resolve_streams, known_records
+    found = classify(spark, chunks, records, rules, load_seq=load_seq, resolve=resolve, known=known, limits=limits)
+    return _summarise(spark, run, pinned, rules, found, watermarks=streams.watermarks, claim=claim)
 
 
-def replan_range(  # noqa: PLR0913 -- as `plan_range`
-    spark: SparkSession,
-    run: Run,
-    rules: Rules,
-    *,
-    watermarks: Watermarks,
-    claim: dict[str, object],
-    rows: Sequence[Row | Mapping[str, Any]],
-    decided_topics: Sequence[str] | None = None,
-) -> Plan:
-    """Decide a claimed range again: by the Bronze versions that the claim names, or by offset if those are gone.
-
-    Args:
-        spark: The session.
-        run: The run.
-        rules: The rules.
-        watermarks: The watermarks before the load.
-        claim: What all ledger rows of the load share.
-        rows: The ledger's rows of the range: they say where it ends in each partition.
-        decided_topics: The topics that the load before decided, see `of_topics`.
-    """
-    after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
-    above = watermarks.last_offsets
-    try:
-        pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
-        pinned = of_topics(pinned, rules, decided_topics)
-        return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)
-    except SPARK_ERRORS as error:
-        if not is_gone(error):
-            raise
-    run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
-    pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
-    return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)
+def _read_key_columns(
+    pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules, limits: Limits
+) -> Iterable[pa.Table]:
+    """Step 1. Take the key columns that Bronze has where they hold; else extract them."""
+    if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
+        return [stored.select(list(NARROW))]
+    return key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
 
 
 class Found(NamedTuple):
@@ -268,7 +166,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     known: Callable[[], KnownRecords],
     limits: Limits = _LIMITS,
 ) -> Found:
-    """Assign each record its class, suspects included, chunk by chunk.
+    """Step 2. Assign each record its class, suspects included, chunk by chunk.
 
     Of a chunk that is done the driver keeps a few bits for each record that is kept out, and its rejects on disk.
 
@@ -283,7 +181,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
         limits: How many suspects are compared at a time.
     """
     decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
-    # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
+    # A stream with a declared epoch always has a row here, see `silver.requests.watermark_changes`.
     suspects = Suspects(
         records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences)), known, limits
     )
@@ -305,3 +203,65 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     rejects.append(decision.rejects(whole.rest, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
     return Found(decision.summed(pa.concat_tables(summed)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
+
+
+def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
+    spark: SparkSession,
+    run: Run,
+    pinned: BronzeRange,
+    rules: Rules,
+    found: Found,
+    *,
+    watermarks: Watermarks,
+    claim: Mapping[str, Any],
+) -> Plan:
+    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is lacking."""
+    summed = list(decision.summary(found.segments))
+    decided_records = Counter[Partition]()
+    for segment in summed:
+        decided_records[segment.stream[:2]] += segment.records
+    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
+    loads = ledger.stream_loads(summed, arrivals, watermarks)
+    for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
+        skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
+        loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
+    return Plan(
+        load_seq=claim["load_seq"],
+        rules=rules,
+        watermarks=watermarks,
+        range=pinned,
+        ledger=ledger.rows(loads, watermarks, claim, rules),
+        rejects=found.rejects,
+        counts_replays=counts_replays,
+        **found.offsets,
+    )
+
+
+def replan_range(  # noqa: PLR0913 -- as `plan_range`
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    *,
+    watermarks: Watermarks,
+    claim: Mapping[str, Any],
+    rows: Sequence[Row],
+    decided_topics: Sequence[str] | None = None,
+) -> Plan:
+    """Decide a claimed range again: by the Bronze versions that the claim names, or by offset if those are gone.
+
+    `rows` are the ledger's rows of the range, and `decided_topics` those that the load before decided.
+    """
+    versions = {name: claim[f"bronze_{name}"] for name in ("after_version", "to_version")}
+    above = watermarks.last_offsets
+
+    def decide(pinned: BronzeRange) -> Plan:
+        return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)
+
+    try:
+        pinned = bronze_range.pin(spark, run, **versions, above=above)
+        return decide(_restrict_to_topics(pinned, rules, decided_topics))
+    except SPARK_ERRORS as error:
+        if not is_gone(error):
+            raise
+    run.report.event("silver.versions_gone", **versions)
+    return decide(bronze_range.by_offset(**versions, above=above, rows=rows))

@@ -17,7 +17,8 @@ from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.model import tuples_of
-from silver.state import claim, watermarks
+from silver.state import watermarks
+from silver.state.claim import open_cutover
 from silver.state.request import Request
 from silver.state.tables import rules_of
 
@@ -30,18 +31,14 @@ if TYPE_CHECKING:
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.request import Swap
+    from silver.state.request import Cutover
     from silver.state.watermarks import Watermarks
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
-_LAST = (
-    *STREAM,
-    *("load_seq", "kind", "bronze_to_version", "rules"),
-    *AFTER,
-)
+_LAST = (*STREAM, *("load_seq", "kind", "bronze_to_version", "rules"), *AFTER)
 
 WAY_OUT = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
-    "`tidemark rebuild` makes them anew from Bronze."
+    "`tidemark rebuild` rebuilds them from Bronze."
 )
 
 
@@ -50,8 +47,7 @@ class Recovered:
     """The state that the last run left.
 
     Attributes:
-        watermarks: The watermark table as it was read, once.
-        last: What the ledger's rows of the last finished load say of it, see `_LAST`; empty before the first.
+        last: The columns `_LAST` of the ledger's rows of the last finished load; empty before the first.
         open_claim: The ledger's rows of a load that was claimed and not finished, or None. For a cutover `watermarks` is
             unchecked and may contradict the other tables, and `last` is empty.
     """
@@ -61,10 +57,10 @@ class Recovered:
     open_claim: list[Row] | None
 
     @property
-    def swap(self) -> Swap | None:
-        """The open claim's cutover, see `silver.load.cutover`; None if the claim is of another kind."""
+    def cutover(self) -> Cutover | None:
+        """The open claim's cutover; None if the claim is of another kind."""
         request = self.open_claim[0]["request"] if self.open_claim else None
-        return Request.from_json(request).swap if request else None
+        return Request.from_json(request).cutover if request else None
 
     @property
     def bronze_version(self) -> int:
@@ -106,8 +102,8 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     loads = ledger.group_by(["load_seq", "pipeline", "rules"]).aggregate([]).to_pylist()
     bronze_owner.require_own(run, {load["pipeline"] for load in loads}, where=run.table(SILVER_LOADS))
     unfinished = ledger.filter(pc.greater(ledger["load_seq"], finished)).to_pylist()
-    if swapping := claim.open_claim(unfinished, finished):
-        return Recovered(known, [], swapping)
+    if cutover := open_cutover(unfinished, finished):
+        return Recovered(known, [], cutover)
     before = rules_of(loads)
     known.require(rules.keeping(before), before, where=str(run.table(SILVER_LOADS)))
     numbers = {load["load_seq"] for load in loads}

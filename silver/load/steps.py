@@ -1,7 +1,7 @@
 """A load of Silver, exactly once over several tables.
 
-Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins
-everything that the load's result depends on, so that any run can repeat the following steps with the same outcome.
+Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins all
+that the load's result depends on, so that any run can repeat the following steps with the same outcome.
 
 1. recover: read the watermark table once; its last finished load is n. If n+1 is claimed already, go on at step 4.
 2. plan:    pin the Bronze range of load n+1 and decide it.
@@ -10,9 +10,8 @@ everything that the load's result depends on, so that any run can repeat the fol
 5. rejects: append what was kept out, with the load's transaction id.
 6. advance: MERGE the watermark rows, last.
 
-An operator's request (`silver.state.request`) is a load too, and takes the same steps: step 4 appends what is released, step
-5 marks what is settled, in an idempotent MERGE. An erasure (`silver.requests.erase_key`) comes after step 5. A restore or
-rebuild replaces all tables: `silver.load.cutover`.
+An operator's request is a load too: step 4 appends what is released, step 5 marks what is settled, and an erasure follows it.
+A restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames, storage_errors
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.load import breaker, bronze_range, copy, cutover, recover
-from silver.load import planner as planning
-from silver.load.planner import plan
+from silver.load.planner import plan, replan_range
 from silver.load.recover import AFTER, WAY_OUT
 from silver.model import Limits
-from silver.requests import erase_key, gold_rejects, planner, quarantine
+from silver.requests import erase_key, planner, quarantine
 from silver.rules import Rules
-from silver.state import claim as claims
 from silver.state import ledger, watermarks
+from silver.state.claim import SHARED, try_claim
 from silver.state.tables import records_contract
 
 if TYPE_CHECKING:
@@ -46,42 +44,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
     from silver.state.plan import Plan
     from silver.state.streams import StreamLimits
 
 
-_SHARED = (
-    "load_seq",
-    "kind",
-    "pipeline",
-    "bronze_after_version",
-    "bronze_to_version",
-    "rules_fingerprint",
-    "rules",
-    "request",
-    "reason",
-    "requested_by",
-    "run_id",
-    "claimed_at",
-)
-_LIMITS = Limits()
+_LIMITS, _SHARES = Limits(), breaker.Shares()
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
 @dataclass(frozen=True)
 class Load:
-    """What one load did.
+    """What one load did: the Bronze records it decided, how many of each class, and how many lack only a decodable value.
 
-    Attributes:
-        load_seq: The load's number.
-        is_repeat: Whether it finished a load that an earlier run had claimed.
-        records: Bronze records decided.
-        counts: Records of each class.
-        undecodable: How many of the invalid ones have a sequence, and a value that could not be decoded.
-        is_cut: Whether Bronze held more records than one load may have, so that the next one goes on.
+    `is_repeat` if an earlier run had claimed it; `is_cut` if Bronze held more records than one load may have.
     """
 
     load_seq: int
@@ -97,27 +74,22 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     run: Run,
     rules: Rules,
     *,
-    max_quarantined_share: float = 1,
-    topic_shares: Mapping[str, float] | None = None,
+    shares: breaker.Shares = _SHARES,
     stream_limits: StreamLimits | None = None,
     max_records: int | None = None,
     limits: Limits = _LIMITS,
 ) -> Load | None:
-    """Run one load: finish the one that was claimed and not finished, else plan and write the next.
+    """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
     Of more than `max_records` in Bronze it takes the first commits. `limits` changes only what the load costs.
-
-    Returns:
-        What the load did, or None if Bronze gained nothing.
 
     Raises:
         TableStateError: The tables contradict each other.
         RulesChangedError: The watermarks were made with other extractors.
         AnotherWriterError: Another run claimed the same load first.
-        ConservationError: The classes do not add up; nothing was written.
-        BreakerOpenError: The breaker opened on the plan (see `silver.load.breaker`), or a topic brings more new streams than it
-            may; nothing was written.
+        ConservationError: The classes do not add up.
+        BreakerOpenError: The breaker opened, or a topic brings more new streams than it may.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -128,37 +100,32 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
-        breaker.require_closed(spark, run, planned, max_quarantined_share, topic_shares)
+        breaker.require_closed(spark, run, planned, shares)
         claim(spark, run, planned)
-        carry_out(spark, run, planned)
+        apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=False)
 
 
 def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
-    """Finish the load that was claimed and not finished.
-
-    Raises:
-        TableStateError: Its outcome is not the claimed one.
-        AnotherWriterError: Another run is finishing it.
-    """
+    """Finish the load that was claimed and not finished; raises as `replan_claim` and `apply_claim`."""
     claimed = (recovered.open_claim or [])[0]
-    if recovered.swap is not None:
-        cutover.carry_out(spark, run, claimed["load_seq"], recovered.swap)
+    if recovered.cutover is not None:
+        cutover.apply_cutover(spark, run, claimed["load_seq"], recovered.cutover)
         return Load(claimed["load_seq"], is_repeat=True, records=0, counts=dict.fromkeys(CLASSES, 0))
-    planned = planned_again(spark, run, recovered)
-    carry_out(spark, run, planned)
+    planned = replan_claim(spark, run, recovered)
+    apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=True)
 
 
-def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
+def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Steps 4 to 6. Apply a claim; a repeat is safe.
 
     Raises:
         ClaimStuckError: A table does not accept what the claim says.
-        UndoneError: A restore or rebuild has rolled back the load.
+        UndoneError: A cutover has rolled back the load.
     """
     try:
-        _carry_out(spark, run, planned)
+        _apply(spark, run, planned)
     except SPARK_ERRORS as error:
         if run.lakehouse.shadow is not None or storage_errors.failure(error, run.lakehouse) is not None:
             raise
@@ -169,42 +136,44 @@ def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
             where=f"{run.table(SILVER_LOADS)}: load {planned.load_seq}",
             observed=headline(str(error)),
             next_step="Every run tries it again. Where the cause was a passing one, or is mended, run again. Where the load "
-            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze and are decided anew, by the "
-            "config of then.",
+            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze for the next load.",
         ) from error
 
 
-def _carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
+def _apply(spark: SparkSession, run: Run, planned: Plan) -> None:
     append_silver(spark, run, planned)
     append_rejects(spark, run, planned)
     if planned.request is not None and planned.request.erase is not None:
-        erase_key.carry_out(spark, run, planned, planned.request.erase)
+        erase_key.erase(spark, run, planned, planned.request.erase)
     advance(spark, run, planned)
 
 
 def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 3. Write the load into the ledger; see `silver.state.claim.claim`."""
-    rows = frames.of_contract(spark, planned.ledger, LOADS)
-    claims.claim(spark, run, rows, planned.load_seq, records=planned.count("records"))
+    """Step 3. Write the load into the ledger, and check that the claim is this run's; raises as `try_claim`."""
+    rows, load_seq = frames.of_contract(spark, planned.ledger, LOADS), planned.load_seq
+    if not try_claim(spark, run, rows, load_seq, records=planned.count("records")):
+        raise TableStateError(
+            f"Load {load_seq} was claimed before, and its claim is gone; nothing was written.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"Delta skipped the claim: the table knows transaction {load_seq} already",
+            expected="a claim",
+            next_step="The ledger was put back by RESTORE, which keeps the transactions' numbers. `tidemark restore --to "
+            f"{load_seq - 1}` takes up from there under a number that is free.",
+        )
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 4. Append the kept records. Delta skips a repeat, as intended.
-
-    Raises:
-        TableStateError: Bronze lacks a record that is to be released.
-    """
+    """Step 4. Append the kept records; Delta skips a repeat. TableStateError if Bronze lacks a record to release."""
     kept = sum(planned.count(name) for name in KEPT)
     if kept:
-        rows = _released(spark, run, planned) if planned.request else _kept(spark, run, planned)
+        if planned.request:
+            rows = _released(spark, run, planned)
+        else:
+            rows = copy.kept(spark, bronze_range.read(spark, run, planned.range), planned)
         contract = records_contract(planned.rules)
         tables.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
-
-
-def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
-    return copy.kept(spark, bronze_range.read(spark, run, planned.range), planned)
 
 
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
@@ -230,12 +199,8 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     if planned.rejects.num_rows:
         rows = frames.of_many(spark, planned.rejects)
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
-    if planned.settled.num_rows:
-        quarantine.mark_settled(spark, run, planned)
-    settled = planned.settled.num_rows
-    if planned.settled_aside.num_rows:
-        gold_rejects.mark_settled(spark, run, planned)
-        settled += planned.settled_aside.num_rows
+    quarantine.mark_settled(spark, run, planned)
+    settled = planned.settled.num_rows + planned.settled_in_gold.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
     crash_point("silver.rejected")
 
@@ -261,25 +226,26 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
     return load
 
 
-def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
+def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     """Plan a claimed load again from what its claim pinned, whatever the config says now.
-
-    The claim pins the rules, and a Bronze range or an operator's request.
 
     Raises:
         TableStateError: The outcome is not the claimed one, so something that the claim relies on has changed.
     """
-    claim = recovered.open_claim or []
-    shared = {name: claim[0][name] for name in _SHARED}
-    rules = Rules.from_json(shared["rules"])
-    run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
-    planned = _planned(spark, run, rules, recovered, claim)
+    rows, known = recovered.open_claim or [], recovered.watermarks
+    claim = {name: rows[0][name] for name in SHARED}
+    run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
+    if claim["request"] is not None:
+        planned = planner.plan_request(spark, run, known, claim).plan
+    else:
+        rules, topics = Rules.from_json(claim["rules"]), recovered.decided_topics
+        planned = replan_range(spark, run, rules, watermarks=known, claim=claim, rows=rows, decided_topics=topics)
     counts_replays = planned is None or planned.counts_replays
     observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
-    expected = _outcomes(claim, counts_replays=counts_replays)
+    expected = _outcomes(rows, counts_replays=counts_replays)
     if planned is None or observed != expected:
         raise TableStateError(
-            f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
+            f"Load {claim['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
             where=str(run.table(SILVER_LOADS)),
             observed=[item for item in observed.items() if item not in expected.items()][:3],
             expected=[item for item in expected.items() if item not in observed.items()][:3],
@@ -288,21 +254,8 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     return planned
 
 
-def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, rows: list[Row]) -> Plan | None:
-    watermarks = recovered.watermarks
-    claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
-    if claim["request"] is not None:
-        return planner.plan_request(spark, run, watermarks, claim).plan
-    return planning.replan_range(
-        spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
-    )
-
-
 def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """Return the outcome that a repeat of a load must reproduce, by stream.
-
-    Leaves out replays if a version of Bronze is gone: they can no longer be counted.
-    """
+    """Return the outcome that a repeat must reproduce, by stream; without replays if they can no longer be counted."""
     outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
     named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
     return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

@@ -34,9 +34,8 @@ class Tables:
 def changed(before: Tables, after: Tables) -> DataFrame:
     """Return the records whose decision, producer, epoch or sequence differs.
 
-    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, or class and state,
-    such as `late, held`; `nothing` if the tables do not hold the record); producer, epoch and sequence, as `producer_before`,
-    `producer_after` and so on, null for a duplicate.
+    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, class and state, or
+    `nothing`); `producer_before`, `producer_after` and so on of producer, epoch and sequence, null for a duplicate.
     """
     old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
     new = _decided(after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
@@ -51,9 +50,9 @@ def _decided(tables: Tables) -> DataFrame:
     """The decisions on single records: all but duplicates, which may be in blocks."""
     arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
     kept = tables.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
-    told = F.concat_ws(", ", "class", "state").alias("decision")
+    decision = F.concat_ws(", ", "class", "state").alias("decision")
     out = tables.rejects.where((F.col("class") != DUPLICATE) & (F.col("state") != RELEASED))
-    numbers = (F.col("first_offset").alias("offset"), told, "producer", "epoch", F.col("first_sequence").alias("sequence"))
+    numbers = (F.col("first_offset").alias("offset"), decision, "producer", "epoch", F.col("first_sequence").alias("sequence"))
     return kept.unionByName(out.select("topic", "partition", *numbers))
 
 
@@ -61,16 +60,15 @@ def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
     """Fill in the decisions that are null: such a record is in a block of duplicates, or nowhere."""
     blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
     spans = bucketed(merged(blocks))
-    unnamed, rest = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
-    twice = unnamed.join(spans, on=is_within(unnamed, spans), how="left_semi")
-    gone = unnamed.join(spans, on=is_within(unnamed, spans), how="left_anti")
-    return rest.unionByName(twice.withColumn(name, F.lit(DUPLICATE))).unionByName(gone.withColumn(name, F.lit(NOTHING)))
+    unnamed, found = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
+    for how, decision in (("left_semi", DUPLICATE), ("left_anti", NOTHING)):
+        part = unnamed.join(spans, on=is_within(unnamed, spans), how=how)
+        found = found.unionByName(part.withColumn(name, F.lit(decision)))
+    return found
 
 
 def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str | None]]:
-    """Return the fields of the payload that earlier loads decoded otherwise: rows of field, before and after.
-
-    A type is null where there is no such field. Of several types before, those that differ are named; no field comes first.
+    """Return the fields of the payload that earlier loads decoded differently: rows of field, and its types before and after.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
@@ -79,14 +77,13 @@ def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str 
     >>> changed_fields([one, other], other), changed_fields([other], other)
     ([{'field': 'b.c', 'before': None, 'after': 'DATE'}], [])
     """
-    kinds = [dict(_fields(rules.payload_type)) for rules in before]
-    wanted = dict(_fields(after.payload_type))
+    earlier, now = [dict(_fields(rules.payload_type)) for rules in before], dict(_fields(after.payload_type))
     rows = []
-    for field in sorted({name for kind in (*kinds, wanted) for name in kind}):
-        others = {kind.get(field) for kind in kinds} - {wanted.get(field)}
+    for field in sorted({name for fields in (*earlier, now) for name in fields}):
+        others = {fields.get(field) for fields in earlier} - {now.get(field)}
         if others:
             types = None if None in others else ", ".join(sorted(map(str, others)))
-            rows.append({"field": field, "before": types, "after": wanted.get(field)})
+            rows.append({"field": field, "before": types, "after": now.get(field)})
     return rows
 
 

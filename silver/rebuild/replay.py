@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
+from lakehouse.contracts.silver import CUTOVERS, RECORDS, RETIRE
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
@@ -24,7 +24,7 @@ from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -35,14 +35,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Step:
-    """One load of the replay.
-
-    Attributes:
-        rows: The ledger's rows of the loads that it replays, in their order.
-        request: The operator's request; None for loads of records.
-    """
+class Step(NamedTuple):
+    """One load of the replay: the ledger's rows of the loads that it replays, and the operator's request, if it is one."""
 
     rows: Sequence[Row]
     request: Request | None = None
@@ -55,15 +49,12 @@ class Step:
 
 @dataclass
 class Replayed:
-    """The result of a replay.
+    """The result of a replay: the number of loads in the shadow, and the state after the last of them.
 
     Attributes:
-        loads: The number of loads in the shadow.
-        watermarks: The watermarks after the last of them.
-        bronze_version: The Bronze version that the last of them ended with; -1 if there is none.
-        repeated: How many operators' requests were repeated.
-        not_repeated: Those that could not be, and why.
+        repeated: How many operators' requests were repeated; `not_repeated` are the others, and why.
         erasures: The plans of the repeated erasures. They left Bronze, which is not the shadow's, unchanged.
+        reached: The shadow's last load after each load of the ledger that was replayed, or had nothing to do.
     """
 
     loads: int = 0
@@ -72,46 +63,36 @@ class Replayed:
     repeated: int = 0
     not_repeated: list[str] = field(default_factory=list)
     erasures: list[Plan] = field(default_factory=list)
-    _reached: dict[int, int] = field(default_factory=dict)
+    reached: dict[int, int] = field(default_factory=dict)
 
-    def take(self, planned: Plan, last_load: int) -> None:
+    def take(self, planned: Plan) -> None:
         """Record a load that was replayed."""
         self.loads = planned.load_seq
         self.watermarks = self.watermarks.after(planned.ledger)
         self.bronze_version = planned.range.to_version
         if planned.request is not None and planned.request.erase is not None:
             self.erasures.append(planned)
-        self.pass_by(last_load)
 
-    def pass_by(self, last_load: int) -> None:
-        """Note the shadow's last load once a load of the ledger was replayed, or had nothing to do."""
-        self._reached[last_load] = self.loads
-
-    def translated(self, request: Request, load_seq: int) -> Request:
+    def translate(self, request: Request, load_seq: int) -> Request:
         """Return a request with the shadow's load numbers; an erasure keeps the number that Bronze knows."""
         if request.erase is not None:
             return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
         request = replace(request, published_to=None)  # the gate audits again what to keep out of Gold
         if request.up_to_load_seq is None:
             return request
-        reached = [own for other, own in self._reached.items() if other <= request.up_to_load_seq]
+        reached = [own for other, own in self.reached.items() if other <= request.up_to_load_seq]
         return replace(request, up_to_load_seq=max(reached, default=0))
 
 
 def steps(ledger: Iterable[Row]) -> list[Step]:
-    """Group the ledger's loads into the steps of a replay.
-
-    Args:
-        ledger: The ledger's rows with all columns, in the order of the loads.
-    """
+    """Group the ledger's rows, with all columns and in the order of the loads, into the steps of a replay."""
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
-    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement changes no decision
+    loads = [rows for rows in loads if rows[0]["kind"] not in (*CUTOVERS, RETIRE)]  # a retirement changes no decision
     asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
     named = {request.up_to_load_seq for request in asked if request is not None}
     found: list[Step] = []
     for rows, request in zip(loads, asked, strict=True):
-        follows = found and found[-1].request is None and request is None and found[-1].last_load not in named
-        if follows:
+        if found and found[-1].request is None and request is None and found[-1].last_load not in named:
             found[-1] = Step([*found[-1].rows, *rows])
         else:
             found.append(Step(rows, request))
@@ -126,33 +107,27 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
     """
     done = Replayed()
     for step in found:
-        if step.request is None:
-            planned: Plan | None = _records(spark, shadow, rules, done, step)
-        else:
-            planned = _decision(spark, shadow, rules, done, step)
-        if planned is None:
-            done.pass_by(step.last_load)
-            continue
-        load.claim(spark, shadow, planned)
-        load.carry_out(spark, shadow, planned)
-        done.take(planned, step.last_load)
-        shadow.report.event("rebuild.replayed", up_to_load_seq=step.last_load, load_seq=planned.load_seq)
+        planned = (_plan_records if step.request is None else _plan_request)(spark, shadow, rules, done, step)
+        if planned is not None:
+            load.claim(spark, shadow, planned)
+            load.apply_claim(spark, shadow, planned)
+            done.take(planned)
+            shadow.report.event("rebuild.replayed", up_to_load_seq=step.last_load, load_seq=planned.load_seq)
+        done.reached[step.last_load] = done.loads
     return done
 
 
-def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    """Plan the records of consecutive loads."""
-    to_version = step.rows[-1]["bronze_to_version"]
-    claim = _claim(shadow, rules, done, step, BronzeRange(done.bronze_version, to_version, {}, None))
+def _plan_records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
+    pinned = BronzeRange(done.bronze_version, step.rows[-1]["bronze_to_version"], {}, None)
+    claim = _claim(shadow, rules, done, step, pinned)
     planned = planning.replan_range(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
     return planned if planned.ledger else None
 
 
-def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
+def _plan_request(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
     """Plan an operator's request again; None if it finds nothing to do now."""
-    done.not_repeated.extend(_of_gold(spark, shadow, step))
-    pinned = plan.nothing_of_bronze(done.watermarks, done.bronze_version)
-    claim = _claim(shadow, rules, done, step, pinned)
+    _report_gold(spark, shadow, done, step)
+    claim = _claim(shadow, rules, done, step, plan.nothing_of_bronze(done.watermarks, done.bronze_version))
     try:
         planned = planner.plan_request(spark, shadow, done.watermarks, claim).plan
     except UsageError as error:
@@ -162,21 +137,20 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
     return planned
 
 
-def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
+def _report_gold(spark: SparkSession, shadow: Run, done: Replayed, step: Step) -> None:
     """Report a request's records that an expectation kept out of Gold: not repeated, since a shadow has no Gold."""
     table = shadow.table(GOLD_REJECTS)
     if step.request is None or step.request.published_to is None or not tables.exists(spark, table):
         return
     settled = small_tables.read(spark, table, ("settled_load_seq",), start=("settled_load_seq", step.last_load))
-    records = sum(row["settled_load_seq"] == step.last_load for row in settled)
-    if records:
-        yield (
+    if records := sum(row["settled_load_seq"] == step.last_load for row in settled):
+        done.not_repeated.append(
             f"load {step.last_load} ({step.request.kind}): {records} records that an expectation had kept out of Gold; "
-            "the gate audits them anew"
+            "the gate audits them again"
         )
 
 
 def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:
-    request = done.translated(step.request, step.last_load) if step.request else None
+    request = done.translate(step.request, step.last_load) if step.request else None
     claim = shared_columns(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
     return {**claim, "kind": request.kind if request else RECORDS, "claimed_at": step.rows[-1]["claimed_at"]}

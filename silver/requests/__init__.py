@@ -1,4 +1,1 @@
-"""Operators' requests: release, discard, reset, accept, erase, retire. Each is planned as a load.
-
-The entry is `planner.plan_request`.
-"""
+"""Operators' requests, each planned as a load. The entry is `planner.plan_request`."""

@@ -1,8 +1,7 @@
 """Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
 
-The rows stay, with their offsets, sequences and classes, so that every count, offset and watermark holds. Bronze keeps what
-the extractors had read of them, so that deciding them again gives the same result. Old versions of the tables hold the bytes
-until VACUUM removes them; `pipelines.operate.erasure` does that, and proves it.
+Rows stay; their contents are removed. Bronze keeps what the extractors had read of them, so that deciding them again gives the
+same result. Old versions of the tables hold the bytes until VACUUM removes them; `pipelines.operate.erasure` proves it.
 
 The records are found by the key's hash, or by this load's number if an earlier attempt erased them: always the same rows.
 """
@@ -17,7 +16,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM, stream_of
 from lakehouse.delta import maintenance, tables
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 _PLACES = "tidemark_erased"
 _PLACE = ("topic", "partition", "offset")
+_APPEND_ONLY = "delta.appendOnly"
 
 
 def has_key(erase: Erase) -> Column:
@@ -56,40 +56,28 @@ def has_key(erase: Erase) -> Column:
 
 
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
-    """Return Bronze's decided records of the key, including those that this load, or the one it replays, has erased."""
+    """Return Bronze's decided records of the key, also those that this load erased, with `up_to_offset` of their partition."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
-    decided = _decided(erase, watermarks)
+    decided = {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
+    last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided.items()]
+    up_to = F.coalesce(*last_of, F.lit(None).cast("bigint"))
     if not decided:
-        return bronze.where(F.lit(False))
+        return bronze.where(F.lit(False)).withColumn("up_to_offset", up_to)
     is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
-    return bronze.where(is_meant & is_decided)
+    return bronze.where(is_meant & is_decided).withColumn("up_to_offset", up_to)
 
 
-def _decided(erase: Erase, watermarks: Watermarks) -> dict[tuple[str, int], int]:
-    """The last decided offset of each partition that may hold the key."""
-    return {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
-
-
-def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
-    """Choose the key's quarantined records, which the erasure discards.
-
-    Args:
-        meant: The rows of `records`.
-        rejects: The rows of `silver_rejects` of earlier loads.
-        load_seq: The load that erases.
-    """
+def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
+    """Choose those of the rows of `records` that wait in quarantine: the erasure discards them."""
     waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
     waiting = waiting.where(F.col("class").isin(*QUARANTINED))
-    found = _at(waiting, meant.select(*_PLACE).distinct()).select(*REJECT.names)
-    return Choice(found.toArrow().cast(REJECT), {})
+    places = meant.select("topic", "partition", F.col("offset").alias("first_offset")).distinct()
+    found = waiting.join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
+    return Choice(found.select(*REJECT.names).toArrow().cast(REJECT))
 
 
 def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
-    """Count the erasure per stream, for rows of the ledger whose watermark stays.
-
-    Raises:
-        TableStateError: No stream of a record's partition has a watermark: it was removed.
-    """
+    """Count the erasure per stream, for rows of the ledger whose watermark stays; raises as `load_of`."""
     read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
     loads: dict[Stream, StreamLoad] = {}
@@ -102,76 +90,58 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Stream
 
 
 def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
-    """Return the stream that a record counts in: another one of its partition if its producer was read differently then.
-
-    Version 0.1 accepted producer names that were empty or a megabyte long; today such a record has no producer.
-    """
+    """Return the stream that a record counts in: another one of its partition if version 0.1 read its producer differently."""
     if stream in watermarks.rows:
         return stream
     others = (each for each in watermarks.rows if each[:2] == stream[:2])
     return min(others, key=lambda each: each[2] or "", default=stream)
 
 
-def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
-    """Erase the records, in Bronze last because they are found there.
+def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
+    """Erase the records, in Bronze last because they are found there; over a shadow not in Bronze, see `erase_in_bronze`.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE. Over a shadow it leaves Bronze
-    alone, which is not the shadow's: see `in_bronze`.
+    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE.
 
     Raises:
         AnotherWriterError: Another run wrote to the same place at the same time.
         UndoneError: A restore or rebuild has rolled back the load.
     """
-    meant, up_to = _meant(spark, run, plan, erase)
-    load_seq = F.lit(erase.load_seq or plan.load_seq).cast("bigint")
-    places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
-    places = swap_fence.guarded(places, run, plan.load_seq)
+    load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
+    meant = _in_current_bronze(spark, run, plan, request)
+    places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
+    places = cutover_fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
     crash_point("erase.silver")
     if run.lakehouse.shadow is None:
-        in_bronze(spark, run, plan, erase)
+        erase_in_bronze(spark, run, plan, request)
     run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
     crash_point("erase.bronze")
 
 
-def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
-    """Erase the records in Bronze, the last step of an erasure. Commits nothing if they are erased already.
-
-    Args:
-        spark: The session.
-        run: The run; over a shadow, the shadow's rejects say which records were collisions.
-        plan: The erasure's load.
-        erase: Its request.
-    """
-    meant, up_to = _meant(spark, run, plan, erase)
+def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
+    """Erase the records in Bronze, the last step of an erasure; the run's rejects say which ones were collisions."""
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
-    whole = meant.where(F.col("erased").isNull())
-    left = sequenced(whole, with_schemas(spark, run, whole, plan.rules)).withColumn("up_to_offset", up_to)
+    whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
+    left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    swap_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
-    left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
-    _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, erase.load_seq or plan.load_seq)
+    cutover_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
+    left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
 
 
-def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[DataFrame, Column]:
-    """The records to erase in Bronze's current version, and a column: the last decided offset of a record's partition."""
+def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> DataFrame:
     bronze = run.table(BRONZE_RECORDS)
     whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
-    last = _decided(erase, plan.watermarks)
-    up_to = F.coalesce(*(F.when(F.expr(at(*place, "TRUE")), F.lit(offset).cast("bigint")) for place, offset in last.items()))
-    return records(whole, erase, plan.watermarks, plan.load_seq), up_to
+    return records(whole, request, plan.watermarks, plan.load_seq)
 
 
-def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
-    """Erase in a shadow what is erased in Bronze, whether or not the ledger still has the load that did it.
+def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
+    """Erase in a shadow what is erased in Bronze; commits to its silver_rejects and silver_records.
 
-    A replay reads Bronze at the version that a load claimed, which may still hold the records. After a restore to before an
-    erasure nothing in the ledger says that they were erased.
-
-    Commits to the shadow's silver_rejects and silver_records.
+    A replay reads old versions of Bronze, which may still hold the records, and a restore may have removed the erasure's load.
     """
     erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
     places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
@@ -200,29 +170,23 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     If no row is left to change, commits nothing, except to set the property again after an attempt that died before it did.
     """
     if left.limit(1).count() == 0:
-        if not _is_append_only(spark, table):
-            _append_only(spark, table, is_on=True)
+        if maintenance.state(spark, table).properties.get(_APPEND_ONLY) != BRONZE.properties[_APPEND_ONLY]:
+            _set_append_only(spark, table, is_on=True)
         return
     kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
     is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
     named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
     emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
-    _append_only(spark, table, is_on=False)
+    _set_append_only(spark, table, is_on=False)
     try:
         _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     finally:  # even if a restore has rolled back the erasure meanwhile: no run would repeat it then
-        _append_only(spark, table, is_on=True)
+        _set_append_only(spark, table, is_on=True)
 
 
-def _is_append_only(spark: SparkSession, table: Table) -> bool:
-    name = "delta.appendOnly"
-    return maintenance.state(spark, table).properties.get(name) == BRONZE.properties[name]
-
-
-def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
-    name = "delta.appendOnly"
-    value = BRONZE.properties[name] if is_on else "false"
-    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+def _set_append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
+    value = BRONZE.properties[_APPEND_ONLY] if is_on else "false"
+    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_APPEND_ONLY}' = {sql_text(value)})", table)
 
 
 def _update(  # noqa: PLR0913 -- the parts of the statement
@@ -244,8 +208,3 @@ def _update(  # noqa: PLR0913 -- the parts of the statement
         )
     finally:
         spark.catalog.dropTempView(_PLACES)
-
-
-def _at(rejects: DataFrame, places: DataFrame) -> DataFrame:
-    same = (rejects["topic"] == places["topic"]) & (rejects["partition"] == places["partition"])
-    return rejects.join(F.broadcast(places), on=same & (rejects["first_offset"] == places["offset"]), how="left_semi")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records, stream_of
+from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
 from lakehouse.delta import tables
-from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.table import BRONZE_RECORDS
 from silver import model
 from silver.extract.schemas import with_schemas
-from silver.requests import accept_topic_break, erase_key, gold_rejects, quarantine, reset_watermark, retire_streams
+from silver.requests import erase_key, quarantine, watermark_changes
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.plan import Plan, nothing_of_bronze
@@ -28,14 +26,8 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The result of planning a request.
-
-    Attributes:
-        plan: The load that executes it; None if there is nothing to do.
-        left: Records asked for that cannot be settled, by reason; see `silver.requests.quarantine.Choice`.
-    """
+class Answer(NamedTuple):
+    """The load that executes a request, None if there is nothing to do; for `left` see `silver.requests.quarantine.Choice`."""
 
     plan: Plan | None
     left: Mapping[str, int]
@@ -48,42 +40,35 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
         UsageError: A watermark to be moved does not exist, or must not move to the requested value.
     """
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
-    silver = before_load(spark, run, silver_records(), load_seq)
-    choice = quarantine.Choice(model.REJECT.empty_table(), {})
-    met = Streams(spark, run, watermarks)
-    aside = ROW.empty_table()
+    choice, streams = quarantine.Choice(), Streams(spark, run, watermarks)
     if request.accepted is not None:
-        loads = accept_topic_break.stream_loads(request.accepted, watermarks)
+        loads = watermark_changes.accept(request.accepted, watermarks)
     elif request.kind == RETIRE:
-        loads = retire_streams.stream_loads(request.up_to_load_seq or 0, watermarks)
+        loads = watermark_changes.retire(request.up_to_load_seq or 0, watermarks)
     elif request.reset is not None:
-        met.resolve([request.reset.stream])
-        loads = reset_watermark.stream_loads(request.reset, met.watermarks, rules, silver)
+        silver = before_load(spark, run, silver_records(), load_seq)
+        loads = watermark_changes.reset(request.reset, streams.resolve([request.reset.stream]), rules, silver)
     elif request.erase is not None:
         bronze = run.table(BRONZE_RECORDS)
         whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
         meant = erase_key.records(whole, request.erase, watermarks, load_seq)
-        choice = erase_key.choose(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
-        loads = erase_key.stream_loads(meant, choice, with_schemas(spark, run, meant, rules), met)
+        choice = erase_key.select_rejects(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
+        loads = erase_key.stream_loads(meant, choice, with_schemas(spark, run, meant, rules), streams)
     else:
-        choice = quarantine.select_rejects(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
-        aside = gold_rejects.select_rejects(spark, run, request, load_seq)
-        met.resolve({*model.streams_of(choice.rows), *model.streams_of(aside)})
-        loads = quarantine.stream_loads(choice, request.kind, met.watermarks)
-        for row in aside.to_pylist():
-            loads.setdefault(stream_of(row), ledger.load_of(stream_of(row), met.watermarks))
-    watermarks = met.watermarks
+        choice = quarantine.select_rejects(spark, run, request, load_seq)
+        resolved = streams.resolve({*model.streams_of(choice.rows), *model.streams_of(choice.in_gold)})
+        loads = quarantine.stream_loads(choice, request.kind, resolved)
     if not loads:
         return Answer(None, choice.left)
     plan = Plan(
         load_seq=load_seq,
         rules=rules,
-        watermarks=watermarks,
-        range=nothing_of_bronze(watermarks, claim["bronze_to_version"]),
-        ledger=ledger.rows(loads, watermarks, claim, rules),
+        watermarks=streams.watermarks,
+        range=nothing_of_bronze(streams.watermarks, claim["bronze_to_version"]),
+        ledger=ledger.rows(loads, streams.watermarks, claim, rules),
         rejects=model.REJECT.empty_table(),
         settled=choice.rows,
-        settled_aside=aside,
+        settled_in_gold=choice.in_gold,
         request=request,
     )
     return Answer(plan, choice.left)

@@ -1,38 +1,54 @@
-"""Release and discard: settle quarantined records, as a load of its own.
+"""Release and discard: settle records in quarantine, those of Silver and those that expectations kept out of Gold.
 
 A release puts records into Silver as Bronze holds them, marked late. Their values are decoded by the current config; a value
 that cannot be decoded has a null payload. Silver's guarantees hold: a sequence that Silver already has stays out, and a
 released jump moves the watermark, since the sequences that follow it must not be accepted twice.
+
+Silver has the records that expectations kept out of Gold already, so a load only records the decision. Gold gets released ones
+with the next range that is published: see `gold.publish`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM, stream_of
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import (
+    DISCARDED,
+    HELD,
+    QUARANTINED,
+    REJECTS,
+    RELEASE,
+    RELEASED,
+    STREAM,
+    silver_records,
+    stream_of,
+)
 from lakehouse.delta import tables
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence, gold_rejects
+from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.spark import frames
-from lakehouse.table import SILVER_REJECTS
+from lakehouse.table import GOLD_REJECTS, SILVER_REJECTS
 from silver.model import REJECT
 from silver.state.ledger import StreamLoad, load_of
+from silver.state.tables import before_load
 from silver.suspects import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
     from silver.state.plan import Plan
-    from silver.state.request import Request
+    from silver.state.request import RecordFilter, Request
     from silver.state.watermarks import Watermarks
 
 _SETTLED = "tidemark_settled"
@@ -42,32 +58,23 @@ ALREADY_KEPT = "already_kept"
 
 @dataclass(frozen=True)
 class Choice:
-    """The records that a request settles.
+    """The records that a request settles: one row of `silver_rejects` or `gold_rejects` each.
 
-    Attributes:
-        rows: Their rows of `silver_rejects`, one per record.
-        left: Records asked for that cannot be settled, by reason: no_sequence, already_kept.
+    `left` counts those requested that cannot be settled, by reason: no_sequence, already_kept.
     """
 
-    rows: pa.Table
-    left: Mapping[str, int]
+    rows: pa.Table = field(default_factory=REJECT.empty_table)
+    in_gold: pa.Table = field(default_factory=ROW.empty_table)
+    left: Mapping[str, int] = field(default_factory=dict)
 
 
-def select_rejects(spark: SparkSession, request: Request, rejects: DataFrame, silver: DataFrame, load_seq: int) -> Choice:
-    """Choose what a release or discard settles. A repeat of the same load chooses the same.
-
-    Args:
-        spark: The session.
-        request: The request.
-        rejects: The rows of `silver_rejects` of earlier loads.
-        silver: The rows of `silver_records` of earlier loads; read by a release only.
-        load_seq: The load that settles them.
-    """
-    meant = _meant(request, rejects, load_seq)
+def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int) -> Choice:
+    """Choose what a release or discard settles. A repeat of the same load chooses the same."""
+    meant, in_gold = _held_in_silver(spark, run, request, load_seq), _held_in_gold(spark, run, request, load_seq)
     if request.kind != RELEASE:
-        return Choice(meant, {})
+        return Choice(meant, in_gold)
     left: Counter[str] = Counter()
-    taken = resolve.keys_of(spark, meant, silver)
+    taken = resolve.keys_of(spark, meant, before_load(spark, run, silver_records(), load_seq))
     rows = []
     for row in sorted(meant.to_pylist(), key=lambda row: (row["load_seq"], row["first_offset"])):
         key = (*stream_of(row), row["epoch"], row["first_sequence"])
@@ -78,29 +85,44 @@ def select_rejects(spark: SparkSession, request: Request, rejects: DataFrame, si
         else:
             taken.add(key)
             rows.append(row)
-    return Choice(pa.Table.from_pylist(rows, REJECT), left)
+    return Choice(pa.Table.from_pylist(rows, REJECT), in_gold, left)
 
 
-def _meant(request: Request, rejects: DataFrame, load_seq: int) -> pa.Table:
-    wanted = request.wanted
-    rows = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
+def _held_in_silver(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
+    rows = before_load(spark, run, REJECTS, load_seq)
+    rows = rows.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
     rows = rows.where(F.col("class").isin(*QUARANTINED))
-    if wanted is not None:
-        names = {"class": wanted.kind, "topic": wanted.topic, "partition": wanted.partition, "producer": wanted.producer}
-        for name, value in {**names, "first_offset": wanted.offset}.items():
-            rows = rows if value is None else rows.where(F.col(name) == value)
+    for name, value in _asked(request.wanted).items():
+        rows = rows.where(F.col("first_offset" if name == "offset" else name) == F.lit(value))
+    if request.wanted is not None and request.wanted.kind is not None:
+        rows = rows.where(F.col("class") == request.wanted.kind)
     if request.up_to_load_seq is not None:
         rows = rows.where(F.col("load_seq") <= request.up_to_load_seq)
     return rows.select(*REJECT.names).toArrow().cast(REJECT)
 
 
-def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Count the settled records per stream: the load takes no records from Bronze, and its watermarks never fall.
+def _held_in_gold(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
+    wanted, up_to = request.wanted, request.published_to
+    is_meant = up_to is not None and (wanted is None or wanted.kind in (None, UNMET))
+    if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: the gate audits its records again
+        return ROW.empty_table()
+    rows = [
+        row
+        for row in gold_rejects.standing(spark, run, up_to=up_to)
+        if (row["state"] == HELD or row["settled_load_seq"] == load_seq)
+        and _asked(wanted).items() <= row.items()
+        and (request.up_to_load_seq is None or row["load_seq"] <= request.up_to_load_seq)
+    ]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), ROW)
 
-    Args:
-        choice: The records.
-        kind: release or discard.
-        watermarks: The watermarks before.
+
+def _asked(wanted: RecordFilter | None) -> dict[str, object]:
+    named = {name: getattr(wanted, name, None) for name in ("topic", "partition", "offset", "producer")}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Count the records that a release or discard settles per stream, from the watermarks before, which never fall.
 
     Raises:
         TableStateError: See `load_of`.
@@ -117,37 +139,9 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
         else:
             load.discarded = len(settled)
         loads[stream] = load
+    for row in choice.in_gold.to_pylist():
+        loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks))
     return loads
-
-
-def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
-    """Mark what a load settles as released or discarded: one MERGE on rows still held, so a repeat changes nothing.
-
-    Commits to silver_rejects.
-
-    Raises:
-        AnotherWriterError: Another run marked the same rows at the same time.
-        UndoneError: A restore or rebuild has rolled back the load: what it settled is held again, and must not be marked.
-    """
-    rejects, rows = run.table(SILVER_REJECTS), plan.settled
-    first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
-    places = frames.of_arrow(spark, rows.select(["topic", "partition", "first_offset"]))
-    swap_fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
-    try:
-        tables.merge(
-            spark,
-            f"""
-            MERGE INTO {rejects.sql} AS reject USING {_SETTLED} AS settled
-            ON reject.topic = settled.topic AND reject.partition = settled.partition
-              AND reject.first_offset = settled.first_offset
-              AND reject.state = '{HELD}' AND reject.load_seq BETWEEN {first} AND {last}
-            WHEN MATCHED THEN UPDATE SET
-              state = '{RELEASED if plan.count("released") else DISCARDED}', settled_load_seq = {plan.load_seq}
-            """,
-            rejects,
-        )
-    finally:
-        spark.catalog.dropTempView(_SETTLED)
 
 
 def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
@@ -160,3 +154,40 @@ def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
             load.ordinal = (epoch, sequence)
     load.missing = sum(last - first + 1 for _, first, last in ranges)
     load.missing_ranges = ranges
+
+
+def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
+    """Mark what a load settles as released or discarded: a MERGE on rows still held, so a repeat changes nothing.
+
+    Commits to silver_rejects and gold_rejects, where the load settles a row of them.
+
+    Raises:
+        AnotherWriterError: Another run marked the same rows at the same time.
+        UndoneError: A restore or rebuild has rolled back the load: what it settled is held again, and must not be marked.
+    """
+    _mark(spark, run, plan, SILVER_REJECTS, plan.settled.select(["topic", "partition", "first_offset", "load_seq"]))
+    _mark(spark, run, plan, GOLD_REJECTS, plan.settled_in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"]))
+
+
+def _mark(spark: SparkSession, run: Run, plan: Plan, name: str, rows: pa.Table) -> None:
+    if not rows.num_rows:
+        return
+    first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
+    names = [each for each in rows.column_names if each != "load_seq"]
+    state = RELEASED if plan.request is not None and plan.request.kind == RELEASE else DISCARDED
+    is_same = " AND ".join(f"reject.{each} = settled.{each}" for each in names)
+    table = run.table(name)
+    settled = frames.of_arrow(spark, rows.select(names))
+    cutover_fence.guarded(settled, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
+    try:
+        tables.merge(
+            spark,
+            f"""
+            MERGE INTO {table.sql} AS reject USING {_SETTLED} AS settled
+            ON {is_same} AND reject.state = '{HELD}' AND reject.load_seq BETWEEN {first} AND {last}
+            WHEN MATCHED THEN UPDATE SET state = '{state}', settled_load_seq = {plan.load_seq}
+            """,
+            table,
+        )
+    finally:
+        spark.catalog.dropTempView(_SETTLED)

@@ -5,66 +5,48 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import LOADS, RECORDS, SWAPS
+from lakehouse.contracts.silver import CUTOVERS, LOADS, RECORDS
 from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
-from lakehouse.errors import AnotherWriterError, TableStateError
+from lakehouse.errors import AnotherWriterError
 from lakehouse.run.crash_points import crash_point
-from lakehouse.table import (
-    SILVER_LOADS,
-)
+from lakehouse.table import SILVER_LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from lakehouse.table import Table
     from silver.rules import Rules
     from silver.state.plan import BronzeRange
     from silver.state.request import Request
 
-MOST_TRIES = 20
-"""Load numbers that a cutover tries: a RESTORE of the ledger leaves an unknown number of them used up."""
-
-
-def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> None:
-    """Step 3. Write a load into the ledger, and check that the claim is this run's.
-
-    Two runs that claim the same load conflict, or Delta silently skips the later one: so the claim is read back.
-
-    Args:
-        spark: The session.
-        run: The run.
-        rows: The load's ledger rows.
-        load_seq: The load's number.
-        records: How many Bronze records the load decides.
-
-    Raises:
-        AnotherWriterError: Another run claimed the load.
-        TableStateError: Delta has seen the load's number, but the ledger has no claim under it.
-    """
-    if not try_claim(spark, run, rows, load_seq, records=records):
-        raise TableStateError(
-            f"Load {load_seq} was claimed before, and its claim is gone; nothing was written.",
-            where=str(run.table(SILVER_LOADS)),
-            observed=f"Delta skipped the claim: the table knows transaction {load_seq} already",
-            expected="a claim",
-            next_step="The ledger was put back by RESTORE, which keeps the transactions' numbers. `tidemark restore --to "
-            f"{load_seq - 1}` takes up from there under a number that is free.",
-        )
+SHARED = (
+    *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
+    *("reason", "requested_by", "run_id", "claimed_at"),
+)
+"""The columns that have the same value in all ledger rows of a load."""
 
 
 def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
-    """Claim a load, see `claim`; return False if its number is used up and the ledger has no claim under it."""
+    """Step 3. Append a load's ledger rows; return False if its number is used up and the ledger has no claim under it.
+
+    Two runs that claim the same load conflict, or Delta silently skips the later one: so the claim is read back.
+
+    Raises:
+        AnotherWriterError: Another run claimed the load.
+    """
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
     tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
     last = tables.last_append(table, transaction)
-    standing = {last.metadata} if last and last.metadata else _claimers(spark, table, load_seq)
+    if last and last.metadata:
+        standing = {last.metadata}
+    else:
+        claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
+        standing = {row["run_id"] for row in claims}
     if standing and standing != {run.run_id}:
         raise AnotherWriterError(
             f"Another run claimed load {load_seq} first; nothing of this one was written.",
@@ -79,15 +61,10 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
     return bool(standing)
 
 
-def _claimers(spark: SparkSession, table: Table, load_seq: int) -> set[str]:
-    claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
-    return {row["run_id"] for row in claims}
-
-
 def shared_columns(
     run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
-) -> dict[str, object]:
-    """The columns that have the same value in all ledger rows of a load."""
+) -> dict[str, Any]:
+    """The values of `SHARED`."""
     return {
         "load_seq": load_seq,
         "kind": request.kind if request else RECORDS,
@@ -104,16 +81,11 @@ def shared_columns(
     }
 
 
-_Row = TypeVar("_Row", Row, dict[str, Any])
+_Row = TypeVar("_Row", bound="Mapping[str, Any]")
 
 
-def open_claim(ledger_rows: Iterable[_Row], finished: int) -> list[_Row]:
-    """The ledger rows of a cutover that was claimed but not finished; empty if the last load is not one.
-
-    Args:
-        ledger_rows: The ledger's rows of its last loads.
-        finished: The last finished load.
-    """
-    rows = list(ledger_rows)
+def open_cutover(ledger: Iterable[_Row], finished: int) -> list[_Row]:
+    """The ledger's rows of its last load if that is a cutover above the last finished load; empty otherwise."""
+    rows = list(ledger)
     last = max((row["load_seq"] for row in rows), default=0)
-    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in SWAPS]
+    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in CUTOVERS]

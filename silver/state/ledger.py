@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from lakehouse.table import SILVER_WATERMARKS
 from silver.model import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.model import Range, Segment
@@ -21,21 +22,14 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 _LARGEST = 2**63 - 1
+_COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
 """Missing ranges kept per stream and load. A stream with more is not contiguous, and its gaps are not worth following up."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What the pinned Bronze range holds for one partition.
-
-    Attributes:
-        topic: Kafka topic.
-        partition: Kafka partition.
-        records: Bronze records in the range.
-        replayed: How many of them are at or below the partition's last decided offset.
-        above: The partition's last decided offset before the load; None before its first.
-    """
+    """How many records a Bronze range holds of one partition, and how many of them are not above its last decided offset."""
 
     topic: str
     partition: int
@@ -46,18 +40,10 @@ class Arrivals:
 
 @dataclass
 class StreamLoad:
-    """The totals of one stream in a load, added up segment by segment.
+    """The totals of one stream in a load, added up segment by segment; the names are the ledger's.
 
-    Attributes:
-        counts: Records of each class.
-        last_offset: Last offset of the stream in the load.
-        ordinal: The highest accepted (epoch, sequence); the watermark at first.
-        missing: How many sequences the accepted records skipped.
-        missing_ranges: The same as ranges, for a contiguous stream.
-        released: Records of earlier loads that this load puts into Silver.
-        discarded: Records of earlier loads that this load discards.
-        erased: Records of earlier loads whose key, value and headers this load erases.
-        declared_epoch: A new epoch for the stream; None leaves it unchanged.
+    `ordinal` is the highest accepted (epoch, sequence), the watermark at first. `missing_ranges` are the sequences that the
+    accepted records of a contiguous stream skipped. `declared_epoch` is a new epoch; None leaves it unchanged.
     """
 
     ordinal: Ordinal | None
@@ -87,13 +73,10 @@ class StreamLoad:
 
 
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Sum up segments per stream.
-
-    Replays need no decision, so they are counted in the partition's own row, whose producer is null.
+    """Sum up segments per stream; replays in the partition's own row, whose producer is null.
 
     Raises:
-        ConservationError: The classes of a partition do not add up to its Bronze records, or more records of a stream were
-            accepted than there are sequences above its watermark.
+        ConservationError: The classes of a partition do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
@@ -116,15 +99,8 @@ def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], wate
 def rows(
     loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
 ) -> list[dict[str, object]]:
-    """The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
-
-    Args:
-        loads: The totals of each stream.
-        watermarks: The watermarks before the load.
-        claim: The values that all rows of the load share: load_seq, Bronze range, rules, run.
-        rules: The rules: whether a topic's late records are accepted, and whether it is contiguous.
-    """
-    last_offsets = watermarks.last_offsets
+    """The ledger's rows of a load, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share."""
+    before, last_offsets = watermarks.ordinals, watermarks.last_offsets
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [
@@ -135,16 +111,11 @@ def rows(
             "records": sum(load.counts.values()),
             **load.counts,
             "late_accepted": load.counts[LATE] if policies[stream[0]].late == "accept" else 0,
-            "released": load.released,
-            "discarded": load.discarded,
-            "erased": load.erased,
-            **_ordinal("before", watermarks.ordinals.get(stream)),
-            **_ordinal("after", load.ordinal),
+            **{name: getattr(load, name) for name in _COPIED},
+            **dict(zip(("epoch_before", "high_watermark_before"), before.get(stream, (None, None)), strict=True)),
+            **dict(zip(("epoch_after", "high_watermark_after"), load.ordinal or (None, None), strict=True)),
             "last_offset_before": last_offsets.get(stream[:2]),
-            "last_offset": load.last_offset,
             "declared_epoch": watermarks.declared.get(stream) if load.declared_epoch is None else load.declared_epoch,
-            "jumps_forward": load.jumps_forward,
-            "jumps_backward": load.jumps_backward,
             "missing": min(load.missing, _LARGEST),
             "missing_ranges": _ranges(load, is_contiguous=policies[stream[0]].contiguous),
         }
@@ -152,27 +123,14 @@ def rows(
     ]
 
 
-def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Sum up a load's rows by partition, for the log.
-
-    Returns:
-        A row per partition: topic, partition, records, the classes that any of its records have, and last_offset.
-
-    >>> stream = {"topic": "t", "partition": 0, **dict.fromkeys(CLASSES, 0)}
-    >>> two = [{**stream, "records": 2, "accepted": 2, "last_offset": 4}, {**stream, "records": 1, "late": 1, "last_offset": 3}]
-    >>> by_partition(two)
-    [{'topic': 't', 'partition': 0, 'records': 3, 'accepted': 2, 'late': 1, 'last_offset': 4}]
-    """
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for row in ledger:
-        found.setdefault((row["topic"], row["partition"]), []).append(row)
-    told = []
-    for (topic, partition), streams in found.items():
+def by_partition(ledger: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Sum up a load's rows by partition, for the log: records, the classes that any of them has, and the last offset."""
+    for (topic, partition), rows in groupby(ledger, key=itemgetter("topic", "partition")):
+        streams = list(rows)
         counts = {name: sum(map(itemgetter(name), streams)) for name in ("records", *CLASSES)}
         counted = {name: count for name, count in counts.items() if count or name == "records"}
         last_offset = max(row["last_offset"] for row in streams)
-        told.append({"topic": topic, "partition": partition, **counted, "last_offset": last_offset})
-    return told
+        yield {"topic": topic, "partition": partition, **counted, "last_offset": last_offset}
 
 
 def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
@@ -185,11 +143,6 @@ def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | 
         rest[epoch] = (min(first, rest.get(epoch, (first, last))[0]), last)
     ranges += [(epoch, *reach) for epoch, reach in rest.items()]
     return [dict(zip(("epoch", "first_sequence", "last_sequence"), found, strict=True)) for found in ranges]
-
-
-def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:
-    epoch, sequence = ordinal if ordinal is not None else (None, None)
-    return {f"epoch_{when}": epoch, f"high_watermark_{when}": sequence}
 
 
 def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
@@ -223,11 +176,7 @@ def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[s
 
 
 def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
-    """The totals of a stream in a load that takes nothing from Bronze: its watermark and last offset are unchanged.
-
-    Raises:
-        TableStateError: The stream has no watermark, because its row was removed.
-    """
+    """The totals of a stream in a load that takes nothing from Bronze; TableStateError if it has no watermark."""
     mark = watermarks.rows.get(stream)
     if mark is None:
         raise TableStateError(

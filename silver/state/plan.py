@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from lakehouse.contracts.silver import UNDECODABLE
 from lakehouse.protocol.gold_rejects import ROW
 from silver import model
-from silver.rules import Rules
-from silver.state.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,19 +28,15 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class BronzeRange:
-    """The Bronze versions (after_version, to_version], and each partition's last decided offset before them.
+    """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
 
     Attributes:
-        after_version: The last version of the previous load; -1 before the first.
-        to_version: The last version of the range, inclusive.
-        above: The last decided offset of each partition before the load.
         appended: Records that the versions added, according to their commits; None if a commit does not say.
-        topics: The topics that are read; None for all.
-        joined: Those of them that the previous load did not decide. Their Bronze records may be older than the range, so they
-            are read by offset and not counted by version.
         up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
-        is_cut: Whether it leaves later versions of Bronze to the next load, see `silver.max_records_per_load`.
-        is_current: Whether Bronze is known to have extracted all of the range's records by the load's rules.
+        topics: The topics that are read; None for all.
+        joined: Those that the previous load did not decide. They are read by offset and not counted by version.
+        is_cut: Whether it leaves later versions of Bronze to the next load.
+        is_current: Whether Bronze has extracted all of the range's records by the load's rules.
     """
 
     after_version: int
@@ -66,20 +60,15 @@ class Plan:
     """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
     Attributes:
-        load_seq: The load's number.
-        rules: The rules that it is decided by.
         watermarks: The watermarks before the load, including those of retired streams that it meets again.
-        range: The pinned Bronze range; empty if the load carries out a request.
-        ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
         out: The offsets of the range that Silver does not get, as `lakehouse.spark.bitmaps.blocks`.
         late: Those of the late records that Silver accepts, by policy.
         replayed: Those that Bronze holds twice in the range.
         settled: Rows of `silver_rejects` of earlier loads that an operator released or discarded.
-        settled_aside: Rows of `gold_rejects` that an operator released or discarded.
-        request: The request that the load carries out; None if it decides Bronze records.
-        counts_replays: Whether `replay` counts the records that earlier loads decided and Bronze ingested again; that is
-            unknown once the versions that brought them are gone from the log.
+        settled_in_gold: The same of `gold_rejects`.
+        request: The request that the load executes; None if it decides Bronze records.
+        counts_replays: Whether `replay` counts what Bronze ingested again, which is unknown once those versions are gone.
     """
 
     load_seq: int
@@ -92,7 +81,7 @@ class Plan:
     late: pa.Table | None = None
     replayed: pa.Table | None = None
     settled: pa.Table = field(default_factory=model.REJECT.empty_table)
-    settled_aside: pa.Table = field(default_factory=ROW.empty_table)
+    settled_in_gold: pa.Table = field(default_factory=ROW.empty_table)
     request: Request | None = None
     counts_replays: bool = True
 

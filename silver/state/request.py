@@ -17,17 +17,8 @@ Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "reb
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A filter on the records in quarantine; a field that is None matches any.
-
-    Attributes:
-        kind: Their class; `unmet` for those that an expectation kept out of Gold.
-        topic: Kafka topic.
-        partition: Kafka partition.
-        offset: Kafka offset.
-        producer: The stream's producer.
-        days: The minimum number of days that they have waited.
-    """
+class RecordFilter:
+    """A filter on the records in quarantine, by class (`unmet` in Gold), place and days of waiting; None matches any."""
 
     kind: str | None = None
     topic: str | None = None
@@ -39,15 +30,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Reset:
-    """Which watermark to move, and where to.
-
-    Attributes:
-        topic: Kafka topic.
-        partition: Kafka partition.
-        producer: The stream's producer; None if none is configured.
-        to: The highest sequence that counts as accepted; None leaves that to the first record of a new epoch.
-        is_new_epoch: Whether the next records start a new epoch.
-    """
+    """Moves a watermark to the sequence `to`; None leaves that to the first record of a new epoch."""
 
     topic: str
     partition: int
@@ -62,14 +45,8 @@ class Reset:
 
 
 @dataclass(frozen=True)
-class Swap:
-    """A cutover: which loads are rolled back, and what replaces them; see `silver.load.cutover`.
-
-    Attributes:
-        keep_to: The last load that is kept; 0 if none is.
-        undo_to: The last load that is rolled back.
-        shadow: The shadow whose loads replace them, numbered from `undo_to` + 1; None if none do.
-    """
+class Cutover:
+    """Rolls back the loads after `keep_to`, up to `undo_to`; those of a `shadow` replace them, numbered from `undo_to` + 1."""
 
     keep_to: int
     undo_to: int
@@ -78,18 +55,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A topic break that an operator accepted, so that ingestion goes on.
-
-    Attributes:
-        topic: Kafka topic.
-        stored_as: Its name in the tables before the break.
-        cause: recreated or expired.
-        incarnation: Its incarnation from now on.
-        goes_on_as: Its name in the tables from now on.
-        old_topic_id: Kafka's id of it before the break; None if unknown.
-        new_topic_id: Kafka's id of it from now on.
-        lost: The offset ranges that are given up.
-    """
+    """A topic break that an operator accepted. The tables name the topic `stored_as` before, and `goes_on_as` from then on."""
 
     topic: str
     stored_as: str
@@ -103,15 +69,10 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Erase:
-    """The key whose records are erased.
+    """The key whose records are erased, as a salted hash: the ledger must not hold what it erases.
 
-    Attributes:
-        topic: Kafka topic.
-        key_sha256: SHA-256 of the salt and the records' key, hexadecimal: the ledger must not hold what it erases.
-        load_seq: The load that erased them in Bronze, if this is its replay by a rebuild.
-        salt: Prefix of the key in the hash, hexadecimal; empty in requests of version 0.1.
-        is_of_all_incarnations: Whether all incarnations of the topic are meant, not only the one named here. Requests of
-            version 0.1 keep their original meaning.
+    `load_seq` is the load that erased them in Bronze, if this is its replay by a rebuild. Requests of version 0.1 have no salt
+    and mean one incarnation of the topic.
     """
 
     topic: str
@@ -128,58 +89,47 @@ class Erase:
         return cls(plain_topic(topic), digest, salt=salt.hex(), is_of_all_incarnations=True)
 
     def is_of(self, topic: str) -> bool:
-        """Whether the request covers a topic, as the tables name it.
-
-        >>> Erase.of("t", b"k").is_of("t@2"), Erase.of("t", b"k").is_of("tt"), Erase("t", "").is_of("t@2")
-        (True, False, False)
-        """
+        """Whether the request covers a topic, as the tables name it."""
         return topic == self.topic or (self.is_of_all_incarnations and plain_topic(topic) == self.topic)
 
 
 @dataclass(frozen=True)
 class Request:
-    """An operator's request, or a retirement by maintenance.
+    """An operator's request, or a retirement by maintenance of streams that were quiet for `wanted.days`.
 
-    Attributes:
-        kind: release, discard, reset, accept, erase, restore, rebuild or retire.
-        reason: Why, in the requester's words.
-        requested_by: Who requested it.
-        wanted: The records of a release or discard; for a retirement, how many days its streams were quiet.
-        up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
-        reset: The watermark of a reset.
-        swap: The cutover of a restore or rebuild.
-        accepted: The topic break of an accept.
-        erase: The key of an erasure.
-        published_to: For a release or discard, the last load that Gold had published: records kept out of Gold up to it may be
-            meant too. None if none of those are.
+    A release or discard means the records of loads up to `up_to_load_seq`, and those kept out of Gold of loads up to
+    `published_to`. In JSON the key of `cutover` is `swap`.
     """
 
     kind: Kind
     reason: str
     requested_by: str
-    wanted: Wanted | None = None
+    wanted: RecordFilter | None = None
     up_to_load_seq: int | None = None
     reset: Reset | None = None
-    swap: Swap | None = None
+    cutover: Cutover | None = None
     accepted: Accepted | None = None
     erase: Erase | None = None
     published_to: int | None = None
 
     def to_json(self) -> str:
         """The request as the JSON that the ledger stores."""
-        return json.dumps(asdict(self), sort_keys=True)
+        found = asdict(self)
+        found["swap"] = found.pop("cutover")
+        return json.dumps(found, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Request:
         """Read the request that a claim pinned.
 
-        >>> asked = Request("release", "checked with the sender", "ann", wanted=Wanted(kind="late", topic="t"))
-        >>> Request.from_json(asked.to_json()) == asked
+        >>> restore = Request("restore", "a wrong release", "ann", cutover=Cutover(1, 2))
+        >>> Request.from_json(restore.to_json()) == restore
         True
         """
         found = json.loads(text)
+        found["cutover"] = found.pop("swap", None)
         if found.get("accepted"):
             found["accepted"]["lost"] = tuple(LostRange(**each) for each in found["accepted"]["lost"])
-        of = {"wanted": Wanted, "reset": Reset, "swap": Swap, "accepted": Accepted, "erase": Erase}
+        of = {"wanted": RecordFilter, "reset": Reset, "cutover": Cutover, "accepted": Accepted, "erase": Erase}
         asked = {name: kind(**parts) for name, kind in of.items() if (parts := found.pop(name, None))}
         return cls(**found, **asked)

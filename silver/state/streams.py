@@ -1,8 +1,7 @@
 """The streams that a load meets: limits how many are new, and looks up the last position of retired ones.
 
 A retired stream has no row in silver_watermarks; its last position is in the ledger. A load that meets a stream without a row
-looks it up there, so that the stream is decided as if it had never been retired. Nothing is read if every stream has a row, or
-if none was ever retired.
+looks it up there, so that the stream is decided as if it had never been retired.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -37,46 +36,20 @@ _SHOWN, _LONGEST = 5, 60
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How many new streams of a topic a load may bring.
-
-    Attributes:
-        most: For a topic without a limit of its own; None for no limit.
-        topics: The limits of the topics that have one.
-    """
+    """How many new streams of a topic a load may bring: `most`, or the topic's own limit. None is no limit."""
 
     most: int | None = None
     topics: Mapping[str, int | None] = field(default_factory=dict)
 
     def of(self, topic: str) -> tuple[int | None, str]:
-        """A topic's limit, and the config key that sets it.
-
-        >>> StreamLimits(10, {"orders": None}).of("orders"), StreamLimits(10).of("orders")
-        ((None, 'policies.topics.orders.max_new_streams'), (10, 'policies.max_new_streams'))
-        """
+        """A topic's limit, and the config key that sets it."""
         if topic in self.topics:
             return self.topics[topic], f"policies.topics.{topic}.max_new_streams"
         return self.most, "policies.max_new_streams"
 
 
-class _New(NamedTuple):
-    """The new streams of a topic."""
-
-    topic: str
-    streams: list[Stream]
-
-
 class Streams:
-    """The watermarks of a load's streams: new ones are limited, and the last positions of retired ones are looked up.
-
-    Args:
-        spark: The session.
-        run: The run.
-        watermarks: The watermark table as it was read.
-        limits: How many streams may be new.
-
-    Attributes:
-        watermarks: The watermarks to decide by, those of retired streams included once they were resolved.
-    """
+    """The `watermarks` of a load's streams, those of retired streams included once they were resolved."""
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
@@ -92,14 +65,9 @@ class Streams:
         return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
-        """Look up the streams that have no watermark, and count the new ones, with those of earlier calls.
+        """Look up the load's streams that have no watermark, count the new ones, and return the watermarks to decide by.
 
-        Args:
-            streams: Streams of the load.
-            is_whole: Whether the load has no others.
-
-        Returns:
-            The watermarks to decide by.
+        If `is_whole`, the load has no streams but these and those of earlier calls.
 
         Raises:
             BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
@@ -111,47 +79,37 @@ class Streams:
             self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
             unknown.difference_update(self.watermarks.rows)
         self._new |= unknown
-        self._require_few(self._new, is_whole=is_whole)
+        self._require_few(is_whole=is_whole)
         return self.watermarks
 
-    def _require_few(self, unknown: Collection[Stream], *, is_whole: bool) -> None:
-        by_topic: dict[str, list[Stream]] = {}
-        for stream in unknown:
-            by_topic.setdefault(plain_topic(stream[0]), []).append(stream)
-        found = [_New(topic, streams) for topic, streams in sorted(by_topic.items())]
-        too_many = [new for new in found if (most := self._limits.of(new.topic)[0]) is not None and len(new.streams) > most]
+    def _require_few(self, *, is_whole: bool) -> None:
+        by_topic: dict[str, list[str]] = {}
+        for topic, _, producer in self._new:
+            by_topic.setdefault(plain_topic(topic), []).append(str(producer))
+        limits = {topic: self._limits.of(topic) for topic in sorted(by_topic)}
+        too_many = [topic for topic, (most, _) in limits.items() if most is not None and len(by_topic[topic]) > most]
         if not too_many:
             return
-        counted = [f"{len(new.streams):,} new streams of topic {_shown(new.topic)}" for new in too_many[:_SHOWN]]
+        shown = {topic: printable(shortened(topic, _LONGEST)) for topic in too_many[:_SHOWN]}
+        counted = [f"{len(by_topic[topic]):,} new streams of topic {name}" for topic, name in shown.items()]
         more = f"; {len(too_many) - _SHOWN} topics more" if len(too_many) > _SHOWN else ""
-        keys = [self._limits.of(new.topic) for new in too_many[:_SHOWN]]
+        first, producers = shown[too_many[0]], by_topic[too_many[0]]
+        names = ", ".join(printable(shortened(name, _LONGEST)) for name in nsmallest(_SHOWN, producers))
+        names += " and more" if len(producers) > _SHOWN else ""
         raise BreakerOpenError(
             "A load brings more new streams than it may: the producer's name may be another in every record. "
             "Nothing was written.",
-            where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {_shown(new.topic)}' for new in too_many[:_SHOWN])}",
-            observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {_names(too_many[0])}",
-            expected="; ".join(dict.fromkeys(f"at most {most:,} ({key})" for most, key in keys)),
+            where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {name}' for name in shown.values())}",
+            observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {names}",
+            expected="; ".join(dict.fromkeys("at most {:,} ({})".format(*limits[topic]) for topic in shown)),
             next_step="See `tidemark plan`, and mend the producer or the extractor that names it. Every stream is a row of "
             "silver_watermarks that each run reads: where there are to be so many, let them in with "
-            f"`tidemark run --set policies.topics.{_shown(too_many[0].topic)}.max_new_streams={len(too_many[0].streams)}` "
-            "(null for any).",
+            f"`tidemark run --set policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",
         )
 
 
-def _names(new: _New) -> str:
-    shown = ", ".join(map(_shown, nsmallest(_SHOWN, (str(producer) for _, _, producer in new.streams))))
-    return shown + (" and more" if len(new.streams) > _SHOWN else "")
-
-
-def _shown(name: str) -> str:
-    return printable(shortened(name, _LONGEST))
-
-
 def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    """The last positions of those streams that were retired, from the ledger's rows of their last retirement.
-
-    Only finished loads count, so that a retry of the current load finds the same.
-    """
+    """The last positions of those streams that were retired, by finished loads only: a retry finds the same."""
     wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
     names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     loads = spark.read.table(run.table(SILVER_LOADS).sql).select("kind", *names)

@@ -39,12 +39,11 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's missing tables and, in a catalog, the views over them; add to the payload what `value.schema` has gained.
+    """Create Silver's missing tables and, in a catalog, the views over them; add fields to the payload. Precedes any claim.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: A table exists with other columns, or with another payload type. A claim pins the rules, so this must
-            fail before the claim: no later run could finish the load.
+        ContractError: A table exists with other columns, or with another payload type.
     """
     create_missing(spark, run, rules, is_checked=True)
     views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
@@ -64,22 +63,16 @@ def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 
 def are_of_earlier_version(spark: SparkSession, run: Run) -> bool:
     """Whether a table of Bronze or Silver lacks a column that a run would add before it reads that."""
-    found = (
-        (each, tables.found(spark, run.table(each.name))) for each in (BRONZE, silver_records(), WATERMARKS, REJECTS, LOADS)
-    )
-    return any(
-        rows is not None and any(column.is_added_later and column.name not in rows.columns for column in contract.columns)
-        for contract, rows in found
-    )
+    for contract in (BRONZE, silver_records(), WATERMARKS, REJECTS, LOADS):
+        rows = tables.found(spark, run.table(contract.name))
+        added = [column.name for column in contract.columns if column.is_added_later]
+        if rows is not None and not set(added) <= set(rows.columns):
+            return True
+    return False
 
 
 def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
-    """Create Silver's missing tables; with `is_checked`, compare the existing ones with their contracts.
-
-    Raises:
-        ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: A table that is checked has other columns.
-    """
+    """Create Silver's missing tables; with `is_checked`, also raise as `create_tables` for one with other columns."""
     if rules.decodes:
         _payload_type(spark, rules)
     for contract in (records_contract(rules), WATERMARKS, REJECTS, LOADS):
@@ -93,23 +86,21 @@ def records_contract(rules: Rules) -> Contract:
 
 
 def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
-    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more.
-
-    Raises:
-        ContractError: The table's payload cannot become that by added fields.
-    """
+    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more."""
     table = run.table(SILVER_RECORDS)
     observed = spark.read.table(table.sql).schema["payload"].dataType
     wanted = expected = _payload_type(spark, rules)
     if added_fields(observed, wanted, "payload") is None and (kept := rules.keeping(last_rules(spark, run))) != rules:
         wanted = _payload_type(spark, kept)
     if added_fields(observed, wanted, "payload") is None:
-        wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
-        next_step = (
-            "Only added fields are taken as they are. Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` "
-            "shows what changes."
+        raise ContractError(
+            str(table),
+            missing=[],
+            unexpected=[],
+            wrong_type=[("payload", observed.simpleString(), expected.simpleString())],
+            next_step="A table only takes added fields. Put `value` back, or rebuild Silver from Bronze: `tidemark rebuild` "
+            "shows what changes.",
         )
-        raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
     return wanted
 
 

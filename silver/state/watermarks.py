@@ -14,7 +14,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, WATERMARKS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.model import tuples_of
@@ -52,11 +52,7 @@ class Watermark(NamedTuple):
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The whole table as one load sees it: a row per stream, however long the history. Derived values are cached.
-
-    Attributes:
-        rows: The watermark of each stream.
-    """
+    """The whole table as one load sees it: a row per stream, however long the history."""
 
     rows: Mapping[Stream, Watermark]
 
@@ -90,15 +86,6 @@ class Watermarks:
             offsets[topic, partition] = max(offsets.get((topic, partition), row.last_offset), row.last_offset)
         return offsets
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The watermarks as a DataFrame for the decision to join.
-
-        Grain: a stream that has accepted something. Columns: topic, partition, producer, known_epoch, known_sequence.
-        """
-        rows = [(*stream, *ordinal) for stream, ordinal in self.ordinals.items()]
-        columns = "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
-        return frames.of_tuples(spark, rows, columns)
-
     def in_declared_epochs(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """Replace each `epoch` that is not null by the stream's declared one; rows of streams without one are unchanged."""
         if not self.declared:
@@ -110,12 +97,7 @@ class Watermarks:
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
     def require(self, rules: Rules, before: Rules | None, *, where: str) -> None:
-        """Raise if the watermarks were made with other extractors.
-
-        Args:
-            rules: The rules of the config.
-            before: The rules of the last claimed load; None before the first.
-            where: The table that names them, for the error.
+        """Raise if the watermarks were made with other extractors; `before` and `where` are the last load's, for the error.
 
         Raises:
             RulesChangedError: Old and new sequences would be compared although they mean different things.
@@ -134,13 +116,13 @@ class Watermarks:
             where=where,
             observed=f"{rules.of_topic(topic).extractors}, as the config has it{of_topic}",
             expected="; ".join(_extractors(before, topic, fingerprint) for fingerprint in sorted(others[topic])),
-            next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
-            "changes, `tidemark rebuild --apply` puts it in place.",
+            next_step="Put the extractors back; or rebuild Silver from Bronze: `tidemark rebuild` shows what changes, "
+            "`tidemark rebuild --apply` puts it in place.",
         )
 
 
 def _extractors(before: Rules | None, topic: str, fingerprint: str) -> str:
-    """The extractors that a watermark was made with, in words; their fingerprint where the last load had others."""
+    """The extractors that a watermark was made with; their fingerprint where the last load had others."""
     known = before.of_topic(topic) if before else None
     return known.extractors if known and known.fingerprint == fingerprint else f"rules {fingerprint}"
 
@@ -156,12 +138,9 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit.
 
-    The MERGE changes nothing unless the table is at the previous load. If it is further, another run has done this already, or
-    a restore or rebuild has rolled the load back: a stream that the load started, or one that was retired since, must not
-    reappear. If it is behind, the table was emptied or restored since it was read, and this load's rows alone would make it
-    look complete. The MERGE carries no transaction id, which would keep it from repairing a restored table.
-
-    A retirement removes its streams from the table, see `silver.requests.retire_streams`.
+    The MERGE changes nothing unless the table is at the previous load: one that is further was moved by another run or taken
+    back, and one that is behind was emptied or restored, and would look complete with this load's rows alone. It carries no
+    transaction id, which would keep it from repairing a restored table. A retirement removes its streams.
 
     Raises:
         TableStateError: The table was emptied or restored during the load.
@@ -185,7 +164,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             expected=f"last finished load {load_seq - 1} or later",
             next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
-    swap_fence.require_standing(spark, run, load_seq)
+    cutover_fence.require_standing(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:

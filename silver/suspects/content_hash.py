@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from silver.extract.columns import if_erased
+from silver.extract.columns import erased_columns
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def content_sha256(records: DataFrame) -> Column:
 
 
 def _unless_erased(records: DataFrame, content: Column) -> Column:
-    if not if_erased(records):
+    if not erased_columns(records):
         return content
     erased = records["erased"]
     is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)

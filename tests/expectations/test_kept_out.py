@@ -17,7 +17,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import gate_decision, requests
 from pipelines.recover import rebuild
-from silver.state.request import Erase, Kind, Request, Wanted
+from silver.state.request import Erase, Kind, RecordFilter, Request
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import message
@@ -65,7 +65,7 @@ def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
 
 
 def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None) -> dict[str, Any]:
-    asked = Request(kind, "looked at", "ann", wanted=Wanted(kind="unmet", offset=offset))
+    asked = Request(kind, "looked at", "ann", wanted=RecordFilter(kind="unmet", offset=offset))
     return requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
 
 
@@ -84,11 +84,11 @@ def test_unmet_rows_are_kept_out_with_why_and_the_rest_is_published(spark: Spark
     }
     require_sound(spark, run, is_deep=True)
 
-    listed, count = quarantine.held(run.lakehouse, Wanted())
-    assert (count, quarantine.held(run.lakehouse, Wanted(), most=1)) == (2, (listed[:1], 2))
+    listed, count = quarantine.held(run.lakehouse, RecordFilter())
+    assert (count, quarantine.held(run.lakehouse, RecordFilter(), most=1)) == (2, (listed[:1], 2))
     shown_of_each = [(row["class"], row["reason"], row["first_offset"], row["load_seq"]) for row in listed]
     assert shown_of_each == [("unmet", not_null, 3, 2), ("unmet", f"{not_null}, {small}", 4, 2)]
-    assert quarantine.held(run.lakehouse, Wanted(kind="late")) == ([], 0)
+    assert quarantine.held(run.lakehouse, RecordFilter(kind="late")) == ([], 0)
     found = why(run.lakehouse, "t", 0, 3)
     assert (found["class"], found["aside"]["state"], found["aside"]["reason"]) == ("accepted", "held", not_null)
     shown = status("tests", run.lakehouse)

@@ -23,7 +23,7 @@ from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.run.context import Run
 from pipelines.operate import accept_topic, erasure, gate_decision
 from pipelines.recover import rebuild
-from silver.state.request import Erase, Request, Reset, Wanted
+from silver.state.request import Erase, RecordFilter, Request, Reset
 from tests.faults.kills import _ELSEWHERE, STAGES, Durations, Point, crash_points
 from tests.faults.pool import Runner
 from tests.faults.table import (
@@ -106,7 +106,7 @@ def new_topic(topic: str) -> Act:
 
 def accept(lake: Lake) -> object:
     """Accept what broke the topic; what it was."""
-    request = Request("accept", "known", "ann", wanted=Wanted(topic="short"))
+    request = Request("accept", "known", "ann", wanted=RecordFilter(topic="short"))
     return accept_topic.carry_out(lake.spark, lake.run, lake.settings, request, is_dry_run=False)["cause"]
 
 
@@ -261,7 +261,7 @@ def by_seq(act: Act) -> Act:
 
 _BEFORE_CUTOVER = (
     by_seq(published(*two_numbers(0, (1, 1), (2, 2), (100, 3), (3, 4), (4, 5), (2, 2)))),
-    by_seq(decided("release", wanted=Wanted(offset=3))),
+    by_seq(decided("release", wanted=RecordFilter(offset=3))),
     by_seq(published(*two_numbers(6, (101, 6), (101, 6)))),
 )
 _BY_SEQ, _BY_N = [0, 1, 2, 3, 6], [0, 1, 2, 3, 4, 6]
@@ -342,7 +342,7 @@ _BOTH_SETTLED = [_LATE_TWO[1], _LATE_THREE[2]]
 DECISIONS = Group(
     "decision",
     before=(loaded(*sent(0, 1, 5, 2, 3)),),
-    dies=decided("release", wanted=Wanted(offset=2)),
+    dies=decided("release", wanted=RecordFilter(offset=2)),
     then=Lake.load,
     watched=("claimed", "silver", "rejects", "watermark", "finished"),
     rows=(
@@ -352,7 +352,7 @@ DECISIONS = Group(
         Row("silver.advanced", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [2])),
         Row(
             *("silver.rejected", ([1, 2, 3, 4], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [3])),
-            dies=in_turn(Lake.load, decided("discard", wanted=Wanted())),
+            dies=in_turn(Lake.load, decided("discard", wanted=RecordFilter())),
         ),
         Row(
             *("silver.claimed", ([1, 2, 3, 4, 5], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [4])),
@@ -446,7 +446,7 @@ def publish_without_expectations(lake: Lake) -> None:
 
 def release_offset_3(lake: Lake) -> None:
     """Release a row, and run."""
-    decided("release", wanted=Wanted(kind="unmet", offset=3))(lake)
+    decided("release", wanted=RecordFilter(kind="unmet", offset=3))(lake)
     lake.run_all()
 
 

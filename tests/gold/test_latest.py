@@ -20,7 +20,7 @@ from lakehouse.spark import frames
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from pipelines.verify import run as verify
-from silver.state.request import Erase, Request, Wanted
+from silver.state.request import Erase, RecordFilter, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound, stopped_at
@@ -124,7 +124,7 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
     put(spark, run, records)
     ran(spark, run, config)
     assert_latest(spark, run)
-    asked(Request("release", "looked at", "ann", wanted=Wanted(kind="late")))
+    asked(Request("release", "looked at", "ann", wanted=RecordFilter(kind="late")))
     published(spark, run, config)
     assert_latest(spark, run)
     before = held(spark, run)

@@ -15,7 +15,7 @@ from tests.model.tables import IDLE, NOBODY, PIPELINE, Claim, Held, Kept, Mark, 
 
 STEPS = {
     "recover": "silver.load.recover",
-    "planned_again": "silver.load.steps",
+    "replan_claim": "silver.load.steps",
     "plan": "silver.load.planner",
     "plan_request": "silver.requests.planner",
     "claim": "silver.load.steps",
@@ -27,17 +27,17 @@ STEPS = {
 
 SWAP_STEPS = {
     "restore": "pipelines.recover.restore",
-    "close": "lakehouse.protocol.swap_fence",
+    "close": "lakehouse.protocol.cutover_fence",
     "_cut": "silver.load.cutover",
-    "carry_out": "silver.load.cutover",
+    "apply_cutover": "silver.load.cutover",
 }
 """The same of a restore; it is claimed as any load is."""
 
 SWAP_ORDER = (
     *("restore", "claim", "close: records", "close: rejects", "close: property"),
-    *("_cut: records", "_cut: rejects", "_cut: settled", "carry_out: ledger", "carry_out: marks"),
+    *("_cut: records", "_cut: rejects", "_cut: settled", "apply_cutover: ledger", "apply_cutover: marks"),
 )
-"""What a restore commits, in the order of `silver.load.cutover.carry_out`."""
+"""What a restore commits, in the order of `silver.load.cutover.apply_cutover`."""
 
 ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits, in the order of `silver.load.steps`
 
@@ -199,7 +199,7 @@ class Load:
     def swap(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """The next commit of a restore."""
         at, by, after = tables.runners[who].at, _planned(tables, who), tables
-        if at == "carry_out: marks":
+        if at == "apply_cutover: marks":
             yield from self._append(tables, who, at, _advanced(tables, by.load, tables.ledger))
             return
         if at in ("close: records", "close: rejects"):
@@ -215,7 +215,7 @@ class Load:
         elif at == "_cut: settled":
             again = (row._replace(settled_by=0) if by.undoes(row.settled_by) else row for row in tables.rejects)
             after = tables._replace(rejects=tuple(again))
-        elif at == "carry_out: ledger":
+        elif at == "apply_cutover: ledger":
             after = tables._replace(ledger=tuple(claim for claim in tables.ledger if not by.undoes(claim.load)))
         yield self._goes_on(after, who, at)
 
@@ -256,7 +256,7 @@ class Load:
             yield _ends(tables, who, f"{name}: nothing to do")
         else:
             kind = "by_hand_again" if name == "plan_request" else runner.kind
-            ready = Runner("plan", kind, is_repeat=name == "planned_again", planned=planned)
+            ready = Runner("plan", kind, is_repeat=name == "replan_claim", planned=planned)
             yield _to(tables, who, f"{name} load {planned.load}", self._following(ready))
 
     def planned(self, tables: Tables, who: int) -> tuple[str, Claim | Refused | None]:
@@ -265,14 +265,14 @@ class Load:
         found = found_by(tables, runner)
         # A release looks for an open claim once. One that comes later is met at its own claim.
         if found.open_claim is not None and runner.kind != "by_hand_again":
-            return "planned_again", self.planned_again(tables, found, found.open_claim)
+            return "replan_claim", self.replan_claim(tables, found, found.open_claim)
         after = found.bronze_version
         pinned = Claim(finished(found.marks) + 1, who, after, tables.bronze, (), (), ())
         if runner.kind == "run":
             return "plan", decided(self.world, found, pinned) if tables.bronze > after else None
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
-    def planned_again(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
+    def replan_claim(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
         """Plan what a claim pinned, and compare the outcome with it."""
         pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim
         pinned = pinned._replace(owner=NOBODY)

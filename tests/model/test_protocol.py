@@ -186,18 +186,18 @@ def test_the_steps_are_functions_of_the_code() -> None:
         assert inspect.isfunction(function), f"{module}.{name}"
         assert function.__module__ == module, f"{name} is defined in {function.__module__}"
 
-    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "plan_request", "restore"} == {*STEPS, *SWAP_STEPS}
+    assert {at.partition(":")[0] for at in PARTS} | {"replan_claim", "plan_request", "restore"} == {*STEPS, *SWAP_STEPS}
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
-    assert [name for name in calls(steps._carry_out) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(steps._apply) if name in STEPS] == list(ORDER[1:])
     swap = ["close", "_cut", "delete", "_overwrite"]  # the last two are of the ledger's rows and of the watermarks
-    assert [name for name in calls(cutover.carry_out) if name in swap] == swap
-    in_model = ["restore", "claim", *["close"] * 3, *["_cut"] * 3, *["carry_out"] * 2]
+    assert [name for name in calls(cutover.apply_cutover) if name in swap] == swap
+    in_model = ["restore", "claim", *["close"] * 3, *["_cut"] * 3, *["apply_cutover"] * 2]
     assert [at.partition(":")[0] for at in SWAP_ORDER] == in_model
-    named = {*STEPS, "carry_out", "finish"}
-    assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "carry_out"]
-    a_swap_first = ["carry_out", "planned_again", "carry_out"]
+    named = {*STEPS, "apply_claim", "apply_cutover", "finish"}
+    assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "apply_claim"]
+    a_swap_first = ["apply_cutover", "replan_claim", "apply_claim"]
     assert [name for name in calls(steps.finish) if name in named] == a_swap_first
     reads = ("read", "require_own", "_require_silver", "_require_marks")
     found = [name for name in (*calls(recover.recover)[:2], *calls(recover._recovered)) if name in reads]

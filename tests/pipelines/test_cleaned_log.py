@@ -15,7 +15,7 @@ from pipelines import bronze_to_silver, medallion, silver_to_gold
 from pipelines.job import Job
 from pipelines.operate import gate_decision, requests
 from silver.load import steps
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
@@ -69,7 +69,7 @@ def test_each_stage_goes_on_where_it_stood_still_and_with_its_claim(spark: Spark
     rebuilt: Any = medallion.rebuild(Job.on(spark, settings, run.report), is_applied=True, reason="why", by="ann")
     assert rebuilt["changes"] == []  # Bronze holds three offsets twice
     clean(spark, run)
-    retire = Request("retire", "quiet", "ann", wanted=Wanted(days=0))
+    retire = Request("retire", "quiet", "ann", wanted=RecordFilter(days=0))
     retired: Any = requests.carry_out(spark, new_run(), settings, retire, is_dry_run=False)
     assert retired["retired"] > 0
     ran(spark, new_run(), settings)

@@ -71,7 +71,7 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
 
     assert planned is not None
-    breaker.require_closed(spark, run, planned, 0.5)
+    breaker.require_closed(spark, run, planned, breaker.Shares(0.5))
     rejects = [row for row in planned.rejects.to_pylist() if row["class"] == "late"]
     assert {row["state"] for row in rejects} == {"held"}
     held = Counter(row["partition"] for row in rejects)

@@ -22,7 +22,7 @@ from pipelines import bronze_to_silver, medallion
 from pipelines.job import Job
 from pipelines.recover import rebuild
 from silver.load import steps
-from silver.state.request import Erase, Kind, Request, Reset, Wanted
+from silver.state.request import Erase, Kind, RecordFilter, Request, Reset
 from tests.pipelines.operate.test_requests import asked
 from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
@@ -88,7 +88,7 @@ def asking(kind: Kind) -> Callable[[Job], object]:
     """An operator's request of a kind."""
     reset = Reset("t", 0, to=9) if kind == "reset" else None
     erase = Erase.of("t", b"k") if kind == "erase" else None
-    request = Request(kind, "", "ann", wanted=Wanted(topic="t"), reset=reset, erase=erase)
+    request = Request(kind, "", "ann", wanted=RecordFilter(topic="t"), reset=reset, erase=erase)
     return lambda job: medallion.decide(job, request)
 
 

@@ -15,7 +15,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines import arrival_order, bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import small_config
@@ -159,7 +159,7 @@ def test_topics_leave_and_come_back_by_their_own_rules(spark: SparkSession, prep
     found = kept(spark, run)
     assert (found["orders@2"], found["orders"][-1][2]) == ([(None, 0, 5, fields(id="o5", lines=[1, 5]))], 4)
     assert (found["raw"][-1], found["logs"][-1]) == (("a", 0, 5, fields()), (None, 2, 3, fields(id="3", amount=3.5)))
-    late = Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders", offset=3))
+    late = Request("release", "checked", "ann", wanted=RecordFilter(kind="late", topic="orders", offset=3))
     requests.carry_out(spark, run, settings, late, is_dry_run=False)
     orders = kept(spark, run)["orders"]
     assert [row[2] for row in orders] == [1, 3, 2, 4]

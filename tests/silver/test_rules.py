@@ -10,7 +10,7 @@ from lakehouse.errors import RulesChangedError
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.settings.pipeline import Settings
-from silver.rules import OfTopic, Payload, Policy, Rules
+from silver.rules import Payload, Policy, Reading, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.small_config import small_config
 
@@ -32,13 +32,13 @@ def test_the_rules_hold_the_policies_in_force_of_each_topic_that_has_its_own() -
     assert hash(rules) == hash(Rules.of(settings))
 
 
-ORDERS = OfTopic(Source("json", "$.id"), epoch=Source("header", "e"), payload=Payload("avro", "id STRING"))
+ORDERS = Reading(Source("json", "$.id"), epoch=Source("header", "e"), payload=Payload("avro", "id STRING"))
 READ_OTHERWISE = Rules(
     Source("header", "seq"),
     payload=Payload("json", "n INT"),
     own=(
         ("orders", replace(ORDERS, written=Written("avro", has_prefix=True, undecodable_ids=(7,)))),
-        ("raw", OfTopic(Source("offset"))),
+        ("raw", Reading(Source("offset"))),
     ),
     decided_topics=("orders", "raw", "t"),
 )
@@ -81,7 +81,7 @@ def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() ->
     ("before", "expected"),
     [
         (BY_HEADER, '  expected: sequence: header "seq" (utf8)\n'),
-        (replace(BY_HEADER, own=(("t", OfTopic(Source("offset"))),)), f"  expected: rules {BY_HEADER.fingerprint}\n"),
+        (replace(BY_HEADER, own=(("t", Reading(Source("offset"))),)), f"  expected: rules {BY_HEADER.fingerprint}\n"),
         (None, f"  expected: rules {BY_HEADER.fingerprint}\n"),
     ],
     ids=["known", "of another load", "no load"],

@@ -27,7 +27,7 @@ from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
 from silver.rules import Payload, Policy, Rules
-from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
+from silver.state.request import Accepted, Cutover, Erase, RecordFilter, Request, Reset
 from tests.docs.reference import leaves
 from tidemark import answers
 
@@ -46,10 +46,10 @@ _ASKED = Request(
     "release",
     "checked",
     "ann",
-    wanted=Wanted(kind="late", topic="t"),
+    wanted=RecordFilter(kind="late", topic="t"),
     up_to_load_seq=3,
     reset=Reset("t", 0, None, 5, is_new_epoch=True),
-    swap=Swap(1, 2, "s"),
+    cutover=Cutover(1, 2, "s"),
     accepted=Accepted("t", "t", "recreated", 2, "t@2", "a", "b", (LostRange(0, 1, 2),)),
     erase=Erase("t", "ab"),
     published_to=2,

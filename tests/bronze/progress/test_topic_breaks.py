@@ -22,7 +22,7 @@ from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from pipelines import medallion
 from pipelines.job import Job
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
@@ -44,7 +44,7 @@ def offsets(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
 
 
 def accept(job: Job, topic: str, *, is_dry_run: bool = False, reason: str = "known") -> dict[str, Any]:
-    return medallion.decide(job, Request("accept", reason, "ann", wanted=Wanted(topic=topic)), is_dry_run=is_dry_run)
+    return medallion.decide(job, Request("accept", reason, "ann", wanted=RecordFilter(topic=topic)), is_dry_run=is_dry_run)
 
 
 def load(job: Job) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from lakehouse.contracts.silver import LOADS, REJECTS
 from lakehouse.extract.sources import Source
 from lakehouse.table import Lakehouse
 from silver.rules import Rules
-from silver.state.request import Wanted
+from silver.state.request import RecordFilter
 from tests.jobs.conftest import RunCommand
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
@@ -48,12 +48,12 @@ def root(tmp_path: Path) -> Path:
 
 def test_only_what_is_held_is_listed_by_class_stream_and_age(root: Path) -> None:
     for wanted, places in (
-        (Wanted(), [(0, 1), (0, 5), (0, 9), (1, 2)]),
-        (Wanted(kind="late"), [(0, 5), (1, 2)]),
-        (Wanted(partition=1), [(1, 2)]),
-        (Wanted(producer="p\x1b[31m"), [(0, 9)]),
-        (Wanted(days=1), [(0, 1), (0, 5)]),
-        (Wanted(topic="other"), []),
+        (RecordFilter(), [(0, 1), (0, 5), (0, 9), (1, 2)]),
+        (RecordFilter(kind="late"), [(0, 5), (1, 2)]),
+        (RecordFilter(partition=1), [(1, 2)]),
+        (RecordFilter(producer="p\x1b[31m"), [(0, 9)]),
+        (RecordFilter(days=1), [(0, 1), (0, 5)]),
+        (RecordFilter(topic="other"), []),
     ):
         listed = [(row["partition"], row["first_offset"]) for row in held(Lakehouse(root=str(root)), wanted)[0]]
         assert listed == places, wanted

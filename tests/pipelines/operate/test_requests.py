@@ -14,7 +14,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines.operate import requests
 from silver.load import steps as load
 from silver.rules import Rules
-from silver.state.request import Kind, Request, Reset, Wanted
+from silver.state.request import Kind, RecordFilter, Request, Reset
 from tests.support.bronze import Record, put
 from tests.support.prepared import copy_of, empty
 from tests.support.small_config import settings_of
@@ -35,7 +35,7 @@ def sent(start: int, sequences: list[object], *, partition: int = 0, epochs: lis
 def asked(
     spark: SparkSession, run: Run, settings: Settings, what: Kind, *, is_dry_run: bool = False, **wanted: Any
 ) -> dict[str, Any]:
-    request = Request(what, "checked with the sender", "ann", wanted=Wanted(**wanted))
+    request = Request(what, "checked with the sender", "ann", wanted=RecordFilter(**wanted))
     return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 

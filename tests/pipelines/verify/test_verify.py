@@ -14,7 +14,7 @@ from lakehouse.run.context import Run
 from pipelines.operate import requests
 from pipelines.verify.run import verify
 from silver.load import steps
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 from tests.support.bronze import put
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import load_records, message
@@ -37,8 +37,8 @@ def sound(spark: SparkSession, run: Run) -> None:
     in_turn = [message(offset, sequence, key=f"k{sequence}") for offset, sequence in sent]
     load_records(spark, run, [*in_turn, *odd, *others, *resent])
     settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
-    release = Request("release", "asked the sender", "ann", wanted=Wanted(kind="late"))
-    for request in (release, Request("discard", "a mistake", "ann", wanted=Wanted(kind="invalid"))):
+    release = Request("release", "asked the sender", "ann", wanted=RecordFilter(kind="late"))
+    for request in (release, Request("discard", "a mistake", "ann", wanted=RecordFilter(kind="invalid"))):
         requests.carry_out(spark, run, settings, request, is_dry_run=False)
     again = [message(1, 2, partition=1, key="k1"), resent[4]]
     load_records(spark, run, [message(9, 8, key="k8"), message(10, 7, key="k7"), message(3, 4, partition=1), *again])

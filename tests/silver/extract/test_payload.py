@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.extract.sources import Source
 from silver.extract.payload import decoded
-from silver.rules import OfTopic, Payload, Rules
+from silver.rules import Payload, Reading, Rules
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, payloads
 
@@ -242,7 +242,7 @@ NOTHING = dict.fromkeys(("id", "at", "n", "x"))
 
 
 def test_each_value_is_decoded_as_its_topic_has_it_and_has_no_field_of_another(spark: SparkSession) -> None:
-    own = tuple((topic, OfTopic(Source("offset"), payload=payload)) for topic, payload in OWN.items())
+    own = tuple((topic, Reading(Source("offset"), payload=payload)) for topic, payload in OWN.items())
     rules = Rules(Source("offset"), payload=DEFAULT, own=own)
     records = [Record(offset, value=value, topic=topic) for topic in TOPICS for offset, value in enumerate(VALUES)]
     found = decoded(frame(spark, records), rules)

@@ -19,7 +19,7 @@ from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import steps
-from silver.state.request import Erase, Request, Wanted
+from silver.state.request import Erase, RecordFilter, Request
 from tests.support.bronze import Record, put
 from tests.support.prepared import History
 from tests.support.small_config import settings_of
@@ -77,7 +77,7 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     assert marks(spark, run) == [3]
     out = ("invalid", "value_undecodable", "p", 0)
     assert rejected(spark, run) == [(1, *out, 2, "held"), (3, *out, 2, "held"), (4, *out, 4, "held")]
-    assert [row["first_sequence"] for row in quarantine.held(run.lakehouse, Wanted(kind="invalid"))[0]] == [2, 2, 4]
+    assert [row["first_sequence"] for row in quarantine.held(run.lakehouse, RecordFilter(kind="invalid"))[0]] == [2, 2, 4]
     told = why(run.lakehouse, "t", 0, 1)
     assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
     assert told["rule"] == "its value is not of the format that `value` names"
@@ -89,7 +89,7 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     ]
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
-    release = Request("release", "looked at", "ann", wanted=Wanted(kind="invalid"))
+    release = Request("release", "looked at", "ann", wanted=RecordFilter(kind="invalid"))
     done: Any = requests.carry_out(spark, run, example(run), release, is_dry_run=False)
     assert (done["records"], done["left"]) == (2, {"already_kept": 1})
     assert marks(spark, run) == [4]

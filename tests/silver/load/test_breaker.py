@@ -7,8 +7,8 @@ import pytest
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
-from silver.load.breaker import Cause, advice, trips
-from silver.rules import OfTopic, Payload, Rules
+from silver.load.breaker import Cause, Shares, advice, trips
+from silver.rules import Payload, Reading, Rules
 
 HALF = 0.5
 
@@ -43,14 +43,14 @@ def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any
     ids=["half", "above half", "few", "ten", "duplicates", "late accepted", "several classes", "history", "all"],
 )
 def test_a_load_is_stopped_when_more_than_the_share_would_be_quarantined(rows: list[dict[str, Any]], opens: bool) -> None:
-    assert bool(trips(1, rows, HALF)) is opens
-    assert trips(1, rows, 1) == [], "the whole share lets everything through"
+    assert bool(trips(1, rows, Shares(HALF))) is opens
+    assert trips(1, rows, Shares(1)) == [], "the whole share lets everything through"
 
 
 def test_a_stream_that_starts_anew_stops_the_load_however_many_others_are_well() -> None:
     rows = [stream(0, accepted=100_000), stream(1, collision=40, late=10), stream(topic="u", late=20)]
 
-    (trip,) = trips(7, rows, HALF, {"u": 1})
+    (trip,) = trips(7, rows, Shares(HALF, {"u": 1}))
 
     assert trip.where == "topic t, partition 1"
     assert trip.observed == "50 of 50 records below the watermark 99, none above: 10 late, 40 collision"
@@ -64,27 +64,27 @@ def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() ->
         stream(topic="returns", accepted=80),
     ]
 
-    assert trips(7, rows, HALF) == []
-    (orders,) = trips(7, rows, HALF, {"orders": 0.1})
+    assert trips(7, rows, Shares(HALF)) == []
+    (orders,) = trips(7, rows, Shares(HALF, {"orders": 0.1}))
     assert (orders.where, orders.observed) == ("load 7, topic orders", "20 of 100 records: 20 invalid")
     assert orders.expected == "a share of at most 0.1 (policies.topics.orders.max_quarantined_share)"
-    (others,) = trips(7, rows, HALF, {"returns": 0.1})
+    (others,) = trips(7, rows, Shares(HALF, {"returns": 0.1}))
     assert (others.where, others.observed) == (
         "load 7, the topics without a share of their own",
         "105 of 200 records: 105 invalid",
     )
     assert others.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
-    assert trips(7, rows, 0.25, {"payments": 1}) == []
+    assert trips(7, rows, Shares(0.25, {"payments": 1})) == []
 
 
-ORDERS = OfTopic(
+ORDERS = Reading(
     Source("prefixed_json", "$.id"), payload=Payload("avro", "id STRING"), written=Written("avro", has_prefix=True)
 )
 RULES = Rules(
     Source("header", "seq"),
     epoch=Source("bytes", "0:4", "int32"),
     payload=Payload("json", "id STRING"),
-    own=(("orders", ORDERS), ("notes", OfTopic(Source("header", "seq"), payload=Payload("text")))),
+    own=(("orders", ORDERS), ("notes", Reading(Source("header", "seq"), payload=Payload("text")))),
 )
 
 

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
+from lakehouse.delta.small_tables import Row
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW, keys_are_current, narrow
 from silver.load import bronze_range
 from silver.model import streams_of
-from silver.rules import OfTopic, Rules
+from silver.rules import Reading, Rules
 from silver.state.plan import BronzeRange
 from tests.support.bronze import SEQ, Record, put, put_read
 
@@ -61,7 +62,7 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(
 @pytest.mark.spark
 def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, offset, partition=partition) for partition in (0, 1) for offset in range(6)])
-    rows = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
+    rows: list[Row] = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
     by_offset = bronze_range.by_offset(after_version=0, to_version=1, above={("t", 0): 2}, rows=rows)
 
     records = bronze_range.read(spark, run, by_offset)
@@ -114,7 +115,7 @@ def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
 @pytest.mark.spark
 def test_keys_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
     own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
-    rules = Rules(SEQ.sequence, own=(("u", OfTopic(Source("value"))),))
+    rules = Rules(SEQ.sequence, own=(("u", Reading(Source("value"))),))
     put(spark, run, [Record.of(0, 1)], own)
     put(spark, run, [Record(0, b"7", topic="u")], own)
 

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from silver.load import steps
-from silver.rules import OfTopic, Payload, Rules
+from silver.rules import Payload, Reading, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 
 pytestmark = pytest.mark.spark
 
-BY_PRODUCER = OfTopic(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
+BY_PRODUCER = Reading(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
 RULES = Rules(
     Source("header", "seq"),
     payload=Payload("json", "seq BIGINT, name STRING"),

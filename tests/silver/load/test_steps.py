@@ -21,7 +21,7 @@ from silver.load import planner, recover
 from silver.load import steps as load
 from silver.model import Limits
 from silver.rules import Policy, Rules, Undecodable
-from silver.state.request import Request, Wanted
+from silver.state.request import RecordFilter, Request
 from silver.state.tables import create_tables
 from tests.support.bronze import SEQ, Record, put
 from tests.support.examples import examples
@@ -116,7 +116,7 @@ def test_watermarks_that_are_emptied_under_a_load_stay_so_with_a_way_out(spark: 
     spark.sql(f"DELETE FROM {run.table('silver_watermarks').sql}")
 
     with pytest.raises(TableStateError, match=r"last finished load 0(.|\n)*restore --to 2"):
-        load.carry_out(spark, run, planned)
+        load.apply_claim(spark, run, planned)
     spark.sql(f"RESTORE TABLE {run.table('silver_watermarks').sql} TO VERSION AS OF {before}")
     done = load_all(spark, run)
 
@@ -208,7 +208,7 @@ def test_any_cutting_into_loads_gives_the_tables_of_the_reference(spark: SparkSe
             for kind in kinds:
                 _settle_some(spark, new_run(), settings, expected, chance, kind=kind)
             if not is_last:
-                retire = Request("retire", "quiet", "ann", wanted=Wanted(days=0))
+                retire = Request("retire", "quiet", "ann", wanted=RecordFilter(days=0))
                 requests.carry_out(spark, new_run(), settings, retire, is_dry_run=False)
 
     back = {seen.stream for history, cut in zip(histories, cuts, strict=True) for seen in history[cut[-2] :]}
@@ -274,7 +274,7 @@ def _settle_some(
     spark: SparkSession, run: Run, settings: Settings, expected: Mapping[str, Reference], chance: random.Random, *, kind: Kind
 ) -> None:
     """Release or discard a part of what waits, here and in the reference."""
-    wanted = Wanted(topic=chance.choice([None, *_POLICIES]), producer=chance.choice(["a", "b", None]))
+    wanted = RecordFilter(topic=chance.choice([None, *_POLICIES]), producer=chance.choice(["a", "b", None]))
     requests.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
     for topic, reference in expected.items():
         if wanted.topic in (None, topic):

@@ -1,13 +1,11 @@
 """Which stream of the ledger an erased record counts in."""
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import TableStateError
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
-from silver.model import REJECT
 from silver.requests import erase_key
 from silver.requests.quarantine import Choice
 from silver.rules import Rules
@@ -18,7 +16,7 @@ from tests.support.bronze import Record, frame
 pytestmark = pytest.mark.spark
 
 RULES = Rules(Source("header", "seq"), producer=Source("header", "producer"))
-NONE = Choice(pa.Table.from_pylist([], REJECT), {})
+NONE = Choice()
 
 
 def test_a_record_that_version_0_1_read_otherwise_counts_in_a_stream_of_its_partition(spark: SparkSession, run: Run) -> None:

@@ -14,7 +14,7 @@ from pipelines.recover import rebuild, restore
 from silver.load import recover, steps
 from silver.rules import Rules
 from silver.state import watermarks
-from silver.state.request import Request, Reset, Wanted
+from silver.state.request import RecordFilter, Request, Reset
 from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
@@ -32,7 +32,7 @@ CONFIG: dict[str, Any] = {
 
 def retired(spark: SparkSession, run: Run, config: Settings, *, is_dry_run: bool = False) -> int:
     """Retire what no load has moved until now; how many streams that were."""
-    request = Request("retire", "quiet", "tests", wanted=Wanted(days=0))
+    request = Request("retire", "quiet", "tests", wanted=RecordFilter(days=0))
     done: Any = requests.carry_out(spark, run, config, request, is_dry_run=is_dry_run)
     assert (done["load_seq"] is None) == (done["retired"] == 0)
     return int(done["retired"])
@@ -116,7 +116,7 @@ def test_a_decision_on_a_retired_stream_knows_where_it_stood(spark: SparkSession
         done: Any = requests.carry_out(spark, new_run(), config, request, is_dry_run=False)
         return done
 
-    released = asks(Request("release", "checked", "ann", wanted=Wanted(kind="late")))
+    released = asks(Request("release", "checked", "ann", wanted=RecordFilter(kind="late")))
     reset = asks(Request("reset", "installed anew", "ann", reset=Reset("t", 0, "b", is_new_epoch=True)))
 
     assert (released["records"], released["streams"][0]["high_watermark_before"]) == (1, 20)

@@ -12,7 +12,7 @@ from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
-from silver.load import steps
+from silver.load import breaker, steps
 from silver.model import Limits
 from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
@@ -27,7 +27,7 @@ LIMITS = Limits()
 
 def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES, limits: Limits = LIMITS) -> steps.Load:
     put(spark, run, records)
-    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5, limits=limits)
+    done = steps.load_once(spark, run, rules, shares=breaker.Shares(0.5), limits=limits)
     assert done is not None
     return done
 
@@ -148,7 +148,7 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
 
     of_flags = Rules(Source("header", "seq"), payload=Payload("json", "id BOOLEAN", undecodable="quarantine"))
     with pytest.raises(BreakerOpenError, match=r"offset 0 \(value_undecodable: ") as undecodable:
-        steps.load_once(spark, run, of_flags, max_quarantined_share=0.5)
+        steps.load_once(spark, run, of_flags, shares=breaker.Shares(0.5))
     assert "Look whether `value.schema` names the fields" in str(undecodable.value.next_step)
     assert "sequence" not in str(undecodable.value.next_step)
 
@@ -163,7 +163,7 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
     assert "20 of 20 records" in str(stopped.value)
     assert len(kept(spark, run) + kept(spark, run, partition=1)) == 3
 
-    steps.load_once(spark, run, RULES, max_quarantined_share=1)
+    steps.load_once(spark, run, RULES, shares=breaker.Shares(1))
     assert [row[0] for row in rejects(spark, run)] == ["late"] * 20
     assert len(kept(spark, run) + kept(spark, run, partition=1)) == 103
 

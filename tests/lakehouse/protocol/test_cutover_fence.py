@@ -17,7 +17,7 @@ from lakehouse.contracts.silver import REJECTS
 from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
-from lakehouse.protocol import swap_fence
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
@@ -32,7 +32,7 @@ from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.claim import shared_columns
 from silver.state.plan import Plan, nothing_of_bronze
-from silver.state.request import Erase, Request, Wanted
+from silver.state.request import Erase, RecordFilter, Request
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
@@ -41,7 +41,7 @@ from tests.support.stages import loaded, ran, require_sound
 
 pytestmark = pytest.mark.spark
 
-RELEASE = Request("release", "checked with the sender", "ann", wanted=Wanted())
+RELEASE = Request("release", "checked with the sender", "ann", wanted=RecordFilter())
 ERASE = Request("erase", "asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
 
 
@@ -94,7 +94,7 @@ def test_a_release_that_a_restore_took_back_is_not_marked_by_a_run_that_wakes(sp
     with pytest.raises(UndoneError, match="decides these records again"):
         steps.append_rejects(spark, run, stale)
     with pytest.raises(UndoneError):
-        steps.carry_out(spark, run, stale)
+        steps.apply_claim(spark, run, stale)
 
     assert waiting(spark, run) == [(2, "late", "held", None)]
     assert [row[0] for row in kept(spark, run)] == [0, 1, 3]
@@ -130,7 +130,7 @@ def test_undone_or_failed_erasures_leave_bronze_whole(spark: SparkSession, run: 
         restored(spark, run, 2)
 
     with pytest.raises(UndoneError):
-        steps.carry_out(spark, run, stale)
+        steps.apply_claim(spark, run, stale)
 
     for name in ("bronze_records", "silver_records"):
         assert rows_of(spark, run, name, "key IS NULL OR erased IS NOT NULL") == 0
@@ -147,9 +147,9 @@ def test_undone_or_failed_erasures_leave_bronze_whole(spark: SparkSession, run: 
     with monkeypatch.context() as patched:
         patched.setattr(erase_key, "_update", fails_in_bronze)
         with pytest.raises(UndoneError):
-            steps.carry_out(spark, run, again)
+            steps.apply_claim(spark, run, again)
     assert is_append_only(spark, run)
-    steps.carry_out(spark, run, again)
+    steps.apply_claim(spark, run, again)
     assert rows_of(spark, run, "bronze_records", "erased IS NOT NULL") > 0
     require_sound(spark, run)
 
@@ -220,7 +220,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         if number == 11:
             tables.set_properties(spark, rejects, {"tidemark.note": "theirs"})
         else:
-            swap_fence.close(spark, run, number, is_noted=True, with_bronze=False)
+            cutover_fence.close(spark, run, number, is_noted=True, with_bronze=False)
         may_end.touch()
         at_work.join()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.silver import SWAPS
+from lakehouse.contracts.silver import CUTOVERS
 from lakehouse.delta import tables
 from lakehouse.delta.errors import OVERTAKEN, UNDONE
 from lakehouse.delta.tables import Transaction
@@ -53,8 +53,8 @@ def guarded(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
         run: The run.
         load_seq: The load; the last one of a published range.
     """
-    swaps = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_swaps_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
-    return rows.where(f"assert_true(({swaps}) = 0, '{UNDONE}') IS NULL")
+    cutovers = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_cutovers_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
+    return rows.where(f"assert_true(({cutovers}) = 0, '{UNDONE}') IS NULL")
 
 
 def unclaimed(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
@@ -87,10 +87,10 @@ def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
         UndoneError: One was.
     """
     table = run.table(SILVER_LOADS)
-    if spark.read.table(table.sql).where(_swaps_above(load_seq)).limit(1).count():
+    if spark.read.table(table.sql).where(_cutovers_above(load_seq)).limit(1).count():
         raise UndoneError.of(str(table))
 
 
-def _swaps_above(load_seq: int) -> str:
-    kinds = ", ".join(f"'{kind}'" for kind in SWAPS)
+def _cutovers_above(load_seq: int) -> str:
+    kinds = ", ".join(f"'{kind}'" for kind in CUTOVERS)
     return f"load_seq > {load_seq} AND kind IN ({kinds})"

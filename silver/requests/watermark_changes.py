@@ -1,4 +1,8 @@
-"""Reset: an operator moves one watermark, as a load of its own. Pure except for one query of Silver."""
+"""Requests that change watermarks alone: reset moves one, accept records a topic's break, retire removes quiet streams.
+
+The ledger's rows of a retirement keep the last position of each stream (`silver.state.streams` reads it when the stream comes
+back). A partition's own row, without a producer, is never retired: it carries the partition's last decided offset.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +15,61 @@ from lakehouse.table import SILVER_RECORDS, SILVER_WATERMARKS
 from silver.state.ledger import StreamLoad
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.rules import Rules
-    from silver.state.request import Reset
+    from silver.state.request import Accepted, Reset
     from silver.state.watermarks import Watermarks
 
 
-def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> Mapping[Stream, StreamLoad]:
-    """Return the stream's row of the ledger for the reset; none if the watermark is there already.
+def accept(accepted: Accepted, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Return one row of the ledger per partition that a break concerns, with its watermark unchanged.
+
+    These lost offsets, or Silver knows them of a recreated topic. If there is none, a row for partition 0 records the break.
+    """
+    last_offsets = watermarks.last_offsets
+    known = sorted(partition for topic, partition in last_offsets if topic == accepted.stored_as)
+    loads: dict[Stream, StreamLoad] = {}
+    for partition in [lost.partition for lost in accepted.lost] or known or [0]:
+        stream = (accepted.stored_as, partition, None)
+        mark = watermarks.rows.get(stream)
+        last = mark.last_offset if mark is not None else last_offsets.get(stream[:2], -1)
+        loads[stream] = StreamLoad(watermarks.ordinals.get(stream), last_offset=last)
+    return loads
+
+
+def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Return the ledger's rows of all streams that no load after `up_to_load_seq` moved, and of their partitions.
+
+    A stream with a declared epoch stays: its records are read under that epoch.
+    """
+    quiet: dict[Stream, StreamLoad] = {
+        stream: StreamLoad(mark.ordinal, last_offset=mark.last_offset)
+        for stream, mark in watermarks.rows.items()
+        if stream[2] is not None and mark.load_seq <= up_to_load_seq and mark.declared_epoch is None
+    }
+    last_offsets = watermarks.last_offsets
+    carriers: list[Stream] = [(topic, partition, None) for topic, partition in {stream[:2] for stream in quiet}]
+    kept = {stream: StreamLoad(watermarks.ordinals.get(stream), last_offset=last_offsets[stream[:2]]) for stream in carriers}
+    return {**quiet, **kept}
+
+
+def reset(asked: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> dict[Stream, StreamLoad]:
+    """Return the stream's row of the ledger; none if the watermark is there already. Queries `silver_records` of earlier loads.
 
     Within an epoch a watermark may fall only if Silver holds nothing above the new value: otherwise the next record with such
     a sequence would be kept twice. A new epoch keeps old and new sequences apart.
 
-    Args:
-        reset: The request.
-        watermarks: The watermarks before.
-        rules: The rules: whether producers name epochs themselves.
-        silver: The rows of `silver_records` of earlier loads.
-
     Raises:
         UsageError: There is no such stream, or its watermark cannot be moved there.
     """
-    stream = reset.stream
+    stream = asked.stream
     mark = watermarks.rows.get(stream)
     if mark is None or mark.ordinal is None:
         raise _no_stream(stream, watermarks)
     has_epochs = rules.of_topic(stream[0]).epoch is not None
-    if reset.is_new_epoch and has_epochs:
+    if asked.is_new_epoch and has_epochs:
         raise UsageError(
             "The producer names the epochs of this stream itself; one that is declared here would not match them.",
             where=_named(stream),
@@ -49,9 +77,9 @@ def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: Dat
             next_step="Let the producer send a greater epoch, or reset the watermark --to a sequence.",
         )
     pending = mark.declared_epoch if mark.declared_epoch is not None and mark.declared_epoch > mark.ordinal[0] else None
-    epoch = pending if pending is not None else mark.ordinal[0] + int(reset.is_new_epoch)
-    target = mark.ordinal if reset.to is None else (epoch, reset.to)
-    if target == mark.ordinal and (epoch == mark.ordinal[0] or epoch == pending):
+    epoch = pending if pending is not None else mark.ordinal[0] + int(asked.is_new_epoch)
+    target = mark.ordinal if asked.to is None else (epoch, asked.to)
+    if target == mark.ordinal and epoch in (mark.ordinal[0], pending):
         return {}
     if target < mark.ordinal:
         _require_nothing_above(stream, target, silver)
