@@ -71,8 +71,8 @@ def start_runner(tmp_path_factory: pytest.TempPathFactory, place: Place) -> Iter
 
 @pytest.fixture(scope="session")
 def team(start_runner: Callable[..., Runner]) -> list[Runner]:
-    """Three such processes for tests that let them live."""
-    runners = [start_runner() for _ in range(3)]
+    """Two such processes for tests that let them live."""
+    runners = [start_runner() for _ in range(2)]
     for runner in runners:
         runner.get_ready()
     return runners

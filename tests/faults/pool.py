@@ -120,9 +120,8 @@ class Runner:
 
         Args:
             order: crash_at, stop_at: the crash point that it dies or stands still at. waits: whether it starts as soon as
-                another run has ended, instead of giving up. stage: one stage alone. command: a command line instead of a run.
-                config: another config. settings: `key=value`, over those of the config. is_locked: whether it takes the
-                root's lock, as it does by default.
+                another run has ended, instead of giving up. stage: one stage alone. config: another config. settings:
+                `key=value`, over those of the config. is_locked: whether it takes the root's lock, as it does by default.
         """
         self.stage, self.is_used = None, True
         assert self.process.stdin is not None

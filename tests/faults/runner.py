@@ -15,7 +15,6 @@ from typing import Any
 from filelock import FileLock
 from pyspark.sql import SparkSession
 
-from jobs import cli
 from jobs.process.context import load_settings, open_session
 from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
@@ -69,8 +68,6 @@ def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, A
     settings = load_settings(config, order.get("settings"))
     os.environ.update({"TIDEMARK_CRASH_AT": order.get("crash_at") or "", "TIDEMARK_STOP_AT": order.get("stop_at") or ""})
     without_fences.set_lock(is_on=order.get("is_locked", True))
-    if command := order.get("command"):
-        return {"exit_code": cli.main([*command, "--config", str(config)])}
     while True:
         try:
             return {"exit_code": 0, **run_once(Job.on(spark, settings, report), stage=order.get("stage"))}

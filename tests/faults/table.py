@@ -1,9 +1,11 @@
-"""What a row of the crash table is made of: tables that were copied at a crash point, and the next run over them."""
+"""What the crash table is made of: runs that die, the tables that they leave, and the runs over these."""
+
+from __future__ import annotations
 
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +50,10 @@ READ = {
     **{f"ann in {name}": f"SELECT count(*) FROM {name} WHERE key = '{ANN.decode()}'::BLOB" for name in OF_ANN},
 }
 """What a row reads of the tables."""
+
+
+class Died(BaseException):
+    """The process died here."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,35 @@ class Lake:
     def publish(self) -> tuple[object, object]:
         """Run the gate and Gold; the first and last load that were audited, None if there were none."""
         audited = silver_to_gold.run_gate(self.spark, self.run, self.settings)
-        silver_to_gold.run_gold(self.spark, self.run, self.settings)
+        self.gold()
         return audited.get("first_load_seq"), audited.get("last_load_seq")
+
+    def gold(self) -> object:
+        """Run Gold, without the gate."""
+        return silver_to_gold.run_gold(self.spark, self.run, self.settings)
 
     def run_all(self) -> tuple[object, object]:
         """Run Silver, the gate and Gold; the loads, and which of them were repeated."""
         done = self.load()
         self.publish()
         return done
+
+    def left_at(self, point: str, act: Act) -> Lake:
+        """Let an act die at a crash point; a copy of the files of that moment, which a killed process leaves."""
+        left = replace(self, folder=self.folder.parent / point / self.folder.name)
+
+        def die(name: str) -> None:
+            if name == point:
+                shutil.copytree(self.folder, left.folder)
+                raise Died
+
+        with pytest.MonkeyPatch.context() as patched:
+            for module in list(sys.modules.values()):
+                if vars(module).get("crash_point") is crash_point:
+                    patched.setattr(module, "crash_point", die)
+            with pytest.raises(Died):
+                act(self)
+        return left
 
     def read(self, names: Iterable[str]) -> dict[str, list[Any]]:
         """The sorted rows of each query of `READ`, of a single column its values; a table that is missing has none."""
@@ -119,6 +146,11 @@ def _value(row: dict[str, Any]) -> Any:
 
 
 Act = Callable[[Lake], object]
+
+
+def in_turn(*acts: Act) -> Act:
+    """Acts one after another."""
+    return lambda lake: [act(lake) for act in acts]
 
 
 def came(*records: Record) -> Act:
@@ -149,35 +181,33 @@ def restored(to: int) -> Act:
 
 
 class Row(NamedTuple):
-    """A crash point: its name; what was left where the run died, see `Group.watched`; what the next run reports.
+    """A crash point: its name, and what is left where a run died, see `Group.watched`.
 
-    Where it differs from the group's: what dies, what happens before the next run, and what there is after it.
+    What happens before the next run; what dies, if not the group's act; the stage, where a process of its own gets SIGKILL.
     """
 
     point: str
     left: tuple[list[Any], ...]
-    then: object
-    dies: Act | None = None
     meanwhile: Act | None = None
-    after: dict[str, list[Any]] | None = None
+    dies: Act | None = None
+    killed: str | None = None
 
 
 @dataclass(frozen=True)
 class Group:
-    """Crash points of one act over the same tables.
+    """Crash points of one protocol, in the order in which runs die there.
 
     Attributes:
         protocol: The protocol.
-        before: What was done before, once; each row copies the tables.
-        dies: What dies.
-        meanwhile: What happens before the next run.
-        then: The next run.
-        after: What the tables hold after it, see `READ`.
+        before: What was done before, once; each group copies the tables.
+        dies: What dies first.
+        then: Each run after it.
         watched: What is read where a run died, by names of `READ`.
-        rows: The rows.
+        rows: The points.
+        done: What the last run reports.
+        after: What the tables hold after it, see `READ`.
         config: Keys of the config beyond the smallest.
-        is_verified: Whether the last row ends with `verify --deep`, which needs Silver, and Gold that has followed it.
-        killed: A point, and the orders of a process that gets SIGKILL there, see `Runner.go`.
+        is_verified: Whether the group ends with `verify --deep`, which needs Silver, and Gold that has followed it.
     """
 
     protocol: str
@@ -186,37 +216,12 @@ class Group:
     then: Act
     watched: tuple[str, ...]
     rows: tuple[Row, ...]
+    done: object
     after: dict[str, list[Any]]
-    meanwhile: Act | None = None
     config: dict[str, Any] = field(default_factory=dict)
     is_verified: bool = True
-    killed: tuple[Any, ...] = ()
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """The marks of its tests."""
+        """The marks of its test."""
         return [pytest.mark.kafka] if self.protocol == "bronze" else []
-
-    def judge(self, lake: Lake, row: Row) -> None:
-        """Compare what the dead run left; let the next run finish; compare again."""
-        assert lake.read(self.watched) == dict(zip(self.watched, row.left, strict=True))
-        for happens in (self.meanwhile, row.meanwhile):
-            if happens is not None:
-                happens(lake)
-        assert self.then(lake) == row.then
-        after = row.after or self.after
-        assert lake.read(after) == after
-
-
-def copy_at_points(act: Callable[[], object], folder: Path, copies: Path) -> None:
-    """Copy the tables when an act first reaches each crash point: a process that is killed there leaves these files."""
-
-    def copy(name: str) -> None:
-        if not (copies / name).exists():
-            shutil.copytree(folder, copies / name)
-
-    with pytest.MonkeyPatch.context() as patched:
-        for module in list(sys.modules.values()):
-            if vars(module).get("crash_point") is crash_point:
-                patched.setattr(module, "crash_point", copy)
-        act()

@@ -1,8 +1,9 @@
-"""One crash table: each protocol dies at each of its crash points, and the next run finishes what was begun.
+"""One crash table: each protocol dies at each of its crash points, and the next run goes on with what was begun.
 
-A row says what the tables hold where the run died, and what the next run reports. The files of its tables were copied when a
-run came to the point: that is what a killed process leaves. In each protocol one process does get SIGKILL. `tests/model` has
-the interleavings, and `make faults` random moments.
+The first run of a group dies at the first point, the next run at the second point, and so on; the last run finishes. A row says
+what the tables hold where a run died. The next run works on a copy of the files that was made at the point: that is what a
+killed process leaves. In each protocol one process does get SIGKILL. `tests/model` has the interleavings, and
+`make faults` random moments.
 """
 
 import fnmatch
@@ -33,8 +34,8 @@ from tests.faults.table import (
     Lake,
     Row,
     came,
-    copy_at_points,
     decided,
+    in_turn,
     loaded,
     published,
     restored,
@@ -73,16 +74,15 @@ LOAD = Group(
     "load",
     before=(came(*sent(0, 1, 2, 2, 3)),),
     dies=Lake.load,
-    meanwhile=came(*sent(4, 4)),
     then=Lake.load,
     watched=("claimed", "silver", "rejects", "watermark"),
     rows=(
-        Row("silver.claimed", ([1], [], [], []), ([1, 2], [1])),
-        Row("silver.appended", ([1], [0, 1, 3], [], []), ([1, 2], [1])),
-        Row("silver.appended", ([1], [0, 1, 3], [], []), ([1, 2], [1]), meanwhile=compact_and_vacuum),
-        Row("silver.rejected", ([1], [0, 1, 3], _SECOND_2, []), ([1, 2], [1])),
-        Row("silver.advanced", ([1], [0, 1, 3], _SECOND_2, [(3, 3)]), ([2], [])),
+        Row("silver.claimed", ([1], [], [], []), meanwhile=came(*sent(4, 4))),
+        Row("silver.appended", ([1], [0, 1, 3], [], []), meanwhile=compact_and_vacuum),
+        Row("silver.rejected", ([1], [0, 1, 3], _SECOND_2, [])),
+        Row("silver.advanced", ([1], [0, 1, 3], _SECOND_2, [(3, 3)])),
     ),
+    done=([2], []),
     after={"silver": [0, 1, 3, 4], "rejects": _SECOND_2, "watermark": [(4, 4)]},
 )
 
@@ -117,15 +117,15 @@ FIRST_READ = Group(
     then=Lake.ingest,
     watched=("topics", "bronze"),
     rows=(
-        Row("bronze.created", ([], []), 3),
-        Row("bronze.topics_noted", (["begun"], []), 3),
-        Row("bronze.started", (["begun"], []), 3),
-        Row("bronze.ingested", (["begun"], [0, 1, 2]), 0),
+        Row("bronze.created", ([], [])),
+        Row("bronze.topics_noted", (["begun"], [])),
+        Row("bronze.started", (["begun"], [])),
+        Row("bronze.ingested", (["begun"], [0, 1, 2]), killed="bronze"),
     ),
+    done=0,
     after={"topics": ["begun"], "bronze": [0, 1, 2]},
     is_verified=False,
     config={"kafka": {"topics": ["first"]}},
-    killed=("bronze.ingested", {"stage": "bronze"}),
 )
 
 ODD_TIMESTAMPS = Group(
@@ -138,9 +138,10 @@ ODD_TIMESTAMPS = Group(
     then=Lake.ingest,
     watched=("topics", "bronze"),
     rows=(
-        Row("bronze.carried_on", (["begun", "begun"], [1, 2]), 4),
-        Row("bronze.begun_anew", (["begun", "begun", "begun"], [0, 1, 2, 3, 4, 5]), 0),
+        Row("bronze.carried_on", (["begun", "begun"], [1, 2])),
+        Row("bronze.begun_anew", (["begun", "begun", "begun"], [0, 1, 2, 3, 4, 5])),
     ),
+    done=0,
     after={"bronze": [0, 1, 2, 3, 4, 5]},  # offset 0 is of the other topic
     is_verified=False,
     config={"kafka": {"topics": ["odd", "other"], "starting_offsets": "latest"}},
@@ -156,9 +157,10 @@ ACCEPTANCE = Group(
     then=lambda lake: (accept(lake), lake.ingest(), lake.load()),
     watched=("loads", "topics", "bronze"),
     rows=(
-        Row("topic.claimed", ([(1, "accept")], ["begun"], [0, 1]), ("expired", 1, ([2], []))),
-        Row("topic.accepted", ([(1, "accept")], ["begun", "expired"], [0, 1]), (None, 1, ([2], []))),
+        Row("topic.claimed", ([(1, "accept")], ["begun"], [0, 1])),
+        Row("topic.accepted", ([(1, "accept")], ["begun", "expired"], [0, 1])),
     ),
+    done=(None, 1, ([2], [])),
     after={"loads": [(1, "accept"), (2, "records")], "topics": ["begun", "expired"], "bronze": [0, 1, 3]},
     is_verified=False,
     config={"kafka": {"topics": ["short"]}},
@@ -175,21 +177,24 @@ GOLD = Group(
     "gate and Gold",
     before=(published(*sent(0, 1), *sent(0, 1, partition=1)), loaded(*sent(1, 2))),
     dies=Lake.publish,
-    meanwhile=loaded(*sent(1, 2, partition=1)),
     then=Lake.publish,
     watched=("gate runs", "gold", "latest by stream", "published", "counted"),
     rows=(
-        Row("gate.audited", (_OLD, [0, 0], _ZERO, [1], [2]), (2, 3)),
-        Row("gate.recorded", (_BOTH, [0, 0], _ZERO, [1], [2]), (2, 3)),
-        Row("gold.records", (_BOTH, [0, 0, 1], _ZERO, [1], [2]), (2, 3)),
-        Row("gold.by_stream", (_BOTH, [0, 0, 1], _ONE, [1], [2]), (2, 3)),
-        Row("gold.latest", (_BOTH, [0, 0, 1], _ONE, [1], [2]), (2, 3)),
-        Row("gold.published", (_BOTH, [0, 0, 1], _ONE, [1, 2], [2]), (3, 3)),
-        Row("gold.model_made", (_BOTH, [0, 0, 1], _ONE, [1, 2], [3]), (3, 3)),
+        Row("gate.audited", (_OLD, [0, 0], _ZERO, [1], [2])),
+        Row("gate.recorded", (_BOTH, [0, 0], _ZERO, [1], [2])),
+        Row("gold.records", (_BOTH, [0, 0, 1], _ZERO, [1], [2]), dies=Lake.gold),
+        Row("gold.by_stream", (_BOTH, [0, 0, 1], _ONE, [1], [2]), dies=Lake.gold),
+        Row(
+            *("gold.latest", (_BOTH, [0, 0, 1], _ONE, [1], [2])),
+            meanwhile=loaded(*sent(1, 2, partition=1)),
+            killed="gold",
+        ),
+        Row("gold.published", ([*_BOTH, (2, 3)], [0, 0, 1, 1], [(0, 1), (1, 1)], [1, 2, 3], [2])),
+        Row("gold.model_made", ([*_BOTH, (2, 3)], [0, 0, 1, 1], [(0, 1), (1, 1)], [1, 2, 3], [4]), dies=Lake.gold),
     ),
+    done=(None, None),
     after={"gold": [0, 0, 1, 1], "latest by stream": [(0, 1), (1, 1)], "latest": [1], "published": [1, 2, 3], "counted": [4]},
     config=_COUNTED,
-    killed=("gold.latest", {"stage": "gate"}, {"stage": "gold"}),
 )
 
 
@@ -211,25 +216,36 @@ def refuse_to_reject(lake: Lake) -> None:
         gate_run(REJECTED)(lake)
 
 
-GATE_DECISIONS = Group(
+RANGE_RELEASED = Group(
     "gate and Gold",
     before=(published(*sent(0, 1, 2)), loaded(*sent(2, 3, 1)), fails),
     dies=gate_run(RELEASED),
-    meanwhile=loaded(*sent(4, 4)),
-    then=lambda lake: [lake.publish() for _ in range(2)],
+    then=lambda lake: (loaded(*sent(4, 4))(lake), lake.publish(), lake.publish())[1:],
     watched=("gate runs", "gold"),
-    rows=(
-        Row("gate.decided", (_BOTH, [0, 1]), [(2, 2), (3, 3)], meanwhile=refuse_to_reject),
-        Row("gate.decided", (_BOTH, [0, 1]), [(3, 3), (None, None)], meanwhile=gate_run(RELEASED)),
-        Row("gate.decided", (_BOTH, [0, 1]), [(3, 3), (None, None)], dies=gate_run(REJECTED), after={"gold": [0, 1, 4]}),
-    ),
+    rows=(Row("gate.decided", (_BOTH, [0, 1]), meanwhile=refuse_to_reject),),
+    done=((2, 2), (3, 3)),
     after={"gate runs": [(1, 1), (2, 2), (3, 3)], "gold": [0, 1, 2, 4]},
+    is_verified=False,
     config={"gate": {"budgets": {"duplicate": {"critical": 0}}}},
+)
+
+RANGE_RELEASED_TWICE = replace(
+    RANGE_RELEASED,
+    rows=(Row("gate.decided", (_BOTH, [0, 1]), meanwhile=gate_run(RELEASED)),),
+    done=((3, 3), (None, None)),
+)
+
+RANGE_REJECTED = replace(
+    RANGE_RELEASED_TWICE,
+    dies=gate_run(REJECTED),
+    rows=(Row("gate.decided", (_BOTH, [0, 1])),),
+    after={"gold": [0, 1, 4]},
+    is_verified=True,
 )
 
 
 # Cutover: by `seq` load 1 is 1 2 100 3 4 2, with 3 and 4 late; load 2 releases 3; load 3 is 101 twice. All is published. A
-# restore takes it back to load 1. By `n` it is 1 2 3 4 5 2 and 6 twice; 7 comes before the next run after a rebuild.
+# restore takes it back to load 1. By `n` it is 1 2 3 4 5 2 and 6 twice; 7 comes once the claim of a rebuild is made.
 
 
 def two_numbers(start: int, *pairs: tuple[int, int]) -> list[Record]:
@@ -257,36 +273,26 @@ RESTORE = Group(
     "cutover",
     before=_BEFORE_CUTOVER,
     dies=restored(1),
-    then=Lake.load,
-    watched=("claimed", "silver", "rejects", "finished"),
+    then=Lake.run_all,
+    watched=("claimed", "silver", "rejects", "finished", "gold", "published"),
     rows=(
-        Row("swap.claimed", ([1, 2, 3, 4], _BY_SEQ, _RELEASED, [3]), ([4, 5], [4])),
-        Row("swap.fenced", ([1, 2, 3, 4], _BY_SEQ, _RELEASED, [3]), ([4, 5], [4])),
-        Row("swap.records", ([1, 2, 3, 4], [0, 1, 2], _RELEASED, [3]), ([4, 5], [4])),
-        Row("swap.rejects", ([1, 2, 3, 4], [0, 1, 2], _HELD[:3], [3]), ([4, 5], [4])),
-        Row("swap.loads", ([1, 4], [0, 1, 2], _HELD[:3], [3]), ([4, 5], [4])),
-        Row("swap.advanced", ([1, 4], [0, 1, 2], _HELD[:3], [4]), ([5], [])),
+        Row("swap.claimed", ([1, 2, 3, 4], _BY_SEQ, _RELEASED, [3], _BY_SEQ, [1, 2, 3])),
+        Row("swap.fenced", ([1, 2, 3, 4], _BY_SEQ, _RELEASED, [3], _BY_SEQ, [1, 2, 3])),
+        Row("swap.records", ([1, 2, 3, 4], [0, 1, 2], _RELEASED, [3], _BY_SEQ, [1, 2, 3]), killed="silver"),
+        Row("swap.rejects", ([1, 2, 3, 4], [0, 1, 2], _HELD[:3], [3], _BY_SEQ, [1, 2, 3])),
+        Row("swap.loads", ([1, 4], [0, 1, 2], _HELD[:3], [3], _BY_SEQ, [1, 2, 3])),
+        Row("swap.advanced", ([1, 4], [0, 1, 2], _HELD[:3], [4], _BY_SEQ, [1, 2, 3])),
+        Row("gold.withdrawn", ([1, 4, 5], [0, 1, 2, 6], _HELD, [5], [0, 1, 2], [1, 2, 3])),
+        Row("gold.latest_anew", ([1, 4, 5], [0, 1, 2, 6], _HELD, [5], [0, 1, 2], [1, 2, 3]), dies=Lake.gold),
     ),
+    done=([], []),
     after={
         "loads": [(1, "records"), (4, "restore"), (5, "records")],
         "silver by load": [(0, 1), (1, 1), (2, 1), (6, 5)],
         "rejects": _HELD,
-        "gold": _BY_SEQ,
+        "gold": [0, 1, 2, 6],
+        "latest": [6],
     },
-    is_verified=False,
-    killed=("swap.records", {"command": ["restore", "--to", "1", "--reason", "a wrong release"]}),
-)
-
-GOLD_RESTORED = replace(
-    RESTORE,
-    then=Lake.run_all,
-    is_verified=True,
-    watched=("silver", "gold", "published"),
-    rows=(
-        Row("gold.withdrawn", ([0, 1, 2], [0, 1, 2], [1, 2, 3]), ([5], [])),
-        Row("gold.latest_anew", ([0, 1, 2], [0, 1, 2], [1, 2, 3]), ([5], [])),
-    ),
-    after={"gold": [0, 1, 2, 6], "latest": [6]},
 )
 
 
@@ -296,75 +302,65 @@ def rebuilt(lake: Lake, *, is_applied: bool = True) -> object:
 
 
 def refuse_a_look(lake: Lake) -> None:
-    """Nothing is rebuilt for a look until the cutover is finished."""
+    """Nothing is rebuilt for a look until the cutover is finished; a record comes."""
     with pytest.raises(TableStateError, match="Finish it first"):
         rebuilt(lake, is_applied=False)
+    came(*two_numbers(8, (102, 7)))(lake)
 
 
 REBUILD = Group(
     "cutover",
     before=_BEFORE_CUTOVER,
-    dies=lambda lake: (rebuilt(lake), lake.run_all()),
-    meanwhile=came(*two_numbers(8, (102, 7))),
-    then=Lake.load,
-    watched=("claimed", "silver", "rejects", "finished"),
+    dies=rebuilt,
+    then=Lake.run_all,
+    watched=("claimed", "silver", "rejects", "finished", "gold"),
     rows=(  # the fence and what follows the rejects are the code of a restore
-        Row("swap.claimed", (_CLAIMS, _BY_SEQ, _RELEASED, [3]), ([6, 7], [6]), meanwhile=refuse_a_look),
-        Row("swap.records", (_CLAIMS, _BY_N, _RELEASED, [3]), ([6, 7], [6])),
-        Row("swap.rejects", (_CLAIMS, _BY_N, _DUPLICATES, [3]), ([6, 7], [6])),
+        Row("swap.claimed", (_CLAIMS, _BY_SEQ, _RELEASED, [3], _BY_SEQ), meanwhile=refuse_a_look),
+        Row("swap.records", (_CLAIMS, _BY_N, _RELEASED, [3], _BY_SEQ)),
+        Row("swap.rejects", (_CLAIMS, _BY_N, _DUPLICATES, [3], _BY_SEQ)),
+        Row("gold.replaced", ([4, 5, 6, 7], [*_BY_N, 8], _DUPLICATES, [7], [*_BY_N, 8])),
+        Row("gold.latest_anew", ([4, 5, 6, 7], [*_BY_N, 8], _DUPLICATES, [7], [*_BY_N, 8]), dies=Lake.gold),
     ),
+    done=([], []),
     after={
         "silver by load": [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4), (6, 5), (8, 7)],
-        "rejects": _DUPLICATES,
         "watermark": [(7, 8)],
-        "gold": _BY_SEQ,
+        "gold": [*_BY_N, 8],
+        "latest": [8],
     },
     config={"sequence": {"header": "n"}},
-    is_verified=False,
-)
-
-GOLD_REBUILT = replace(
-    REBUILD,
-    then=Lake.run_all,
-    is_verified=True,
-    watched=("silver", "gold"),
-    rows=(
-        Row("gold.replaced", (_BY_N, _BY_N), ([7], [])),
-        Row("gold.latest_anew", (_BY_N, _BY_N), ([7], [])),
-    ),
-    after={"gold": [*_BY_N, 8], "latest": [8]},
 )
 
 
-# A person's decision: of load 1, 1 3 2, the last one is late. 4 comes before the next run.
+# A person's decisions: of load 1, 1 5 2 3, the last two are late. One is released, the other discarded; then the watermark is
+# reset to 9. 6 comes after the first claim.
 
-_TWO = {state: [(2, "late", state)] for state in ("held", "released", "discarded")}
+_LATE_TWO, _LATE_THREE = ([(offset, "late", state) for state in ("held", "released", "discarded")] for offset in (2, 3))
+_BOTH_HELD, _ONE_RELEASED = [_LATE_TWO[0], _LATE_THREE[0]], [_LATE_TWO[1], _LATE_THREE[0]]
+_BOTH_SETTLED = [_LATE_TWO[1], _LATE_THREE[2]]
 
-DECISION = Group(
+DECISIONS = Group(
     "decision",
-    before=(loaded(*sent(0, 1, 3, 2)),),
-    dies=decided("release", wanted=Wanted()),
-    meanwhile=came(*sent(3, 4)),
+    before=(loaded(*sent(0, 1, 5, 2, 3)),),
+    dies=decided("release", wanted=Wanted(offset=2)),
     then=Lake.load,
     watched=("claimed", "silver", "rejects", "watermark", "finished"),
     rows=(
-        Row("silver.claimed", ([1, 2], [0, 1], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
-        Row("silver.appended", ([1, 2], [0, 1, 2], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
-        Row("silver.rejected", ([1, 2], [0, 1, 2], _TWO["released"], [(3, 2)], [1]), ([2, 3], [2])),
-        Row("silver.advanced", ([1, 2], [0, 1, 2], _TWO["released"], [(3, 2)], [2]), ([3], [])),
+        Row("silver.claimed", ([1, 2], [0, 1], _BOTH_HELD, [(5, 3)], [1]), meanwhile=came(*sent(4, 6))),
+        Row("silver.appended", ([1, 2], [0, 1, 2], _BOTH_HELD, [(5, 3)], [1]), killed="silver"),
+        Row("silver.rejected", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [1])),
+        Row("silver.advanced", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [2])),
         Row(
-            *("silver.rejected", ([1, 2], [0, 1], _TWO["discarded"], [(3, 2)], [1]), ([2, 3], [2])),
-            dies=decided("discard", wanted=Wanted()),
-            after={"silver": [0, 1, 3], "rejects": _TWO["discarded"], "watermark": [(4, 3)]},
+            *("silver.rejected", ([1, 2, 3, 4], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [3])),
+            dies=in_turn(Lake.load, decided("discard", wanted=Wanted())),
         ),
         Row(
-            *("silver.claimed", ([1, 2], [0, 1], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
+            *("silver.claimed", ([1, 2, 3, 4, 5], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [4])),
             dies=decided("reset", reset=Reset("t", 0, to=9)),
-            after={"silver": [0, 1], "watermark": [(9, 3)]},
         ),
     ),
-    after={"silver by load": [(0, 1), (1, 1), (2, 2), (3, 3)], "rejects": _TWO["released"], "watermark": [(4, 3)]},
-    killed=("silver.appended", {"command": ["quarantine", "release", "--all", "--reason", "checked"]}),
+    done=([5], [5]),
+    after={"silver by load": [(0, 1), (1, 1), (2, 2), (4, 3)], "rejects": _BOTH_SETTLED, "watermark": [(9, 4)]},
 )
 
 
@@ -390,37 +386,27 @@ ERASURE = Group(
     "erasure",
     before=(published(*(of(ANN, *each) for each in _ANNS), *(of(b"bob", *each) for each in _BOBS)),),
     dies=_ERASE_ANN,
-    then=Lake.load,
+    then=Lake.run_all,
     watched=("hashes", *(f"ann in {name}" for name in OF_ANN), "finished"),
     rows=(
-        Row("silver.claimed", ([3], [7], [3], [2], [1], [3], [1]), ([2], [2])),
-        Row("erase.rejects", ([1], [7], [3], [2], [1], [3], [1]), ([2], [2])),
-        Row("erase.silver", ([1], [7], [0], [2], [1], [3], [1]), ([2], [2])),
-        Row("erase.bronze", ([1], [0], [0], [2], [1], [3], [1]), ([2], [2])),
+        Row("silver.claimed", ([3], [7], [3], [2], [1], [3], [1])),
+        Row("erase.rejects", ([1], [7], [3], [2], [1], [3], [1])),
+        Row("erase.silver", ([1], [7], [0], [2], [1], [3], [1]), killed="silver"),
+        Row("erase.bronze", ([1], [0], [0], [2], [1], [3], [1])),
+        Row("silver.advanced", ([1], [0], [0], [2], [1], [3], [2])),
+        Row("erase.gold_latest_by_stream", ([1], [0], [0], [0], [1], [3], [2])),
+        Row("erase.gold_latest", ([1], [0], [0], [0], [0], [3], [2]), dies=Lake.gold),
+        Row("erase.gold_records", ([1], [0], [0], [0], [0], [0], [2]), dies=Lake.gold),
     ),
+    done=([], []),
     after={
-        "ann in bronze_records": [0],
-        "ann in silver_records": [0],
+        **{f"ann in {name}": [0] for name in OF_ANN},
         "hashes": [1],
         "loads": [(1, "records"), (2, "erase")],
         "erased": [7],
+        "counted": [3],
     },
     config=_COUNTED,
-    is_verified=False,
-    killed=("erase.silver", {"command": ["erase", "--topic", "t", "--key", ANN.decode(), "--reason", "she asked"]}),
-)
-
-GOLD_ERASED = replace(
-    ERASURE,
-    then=Lake.run_all,
-    is_verified=True,
-    rows=(
-        Row("silver.advanced", ([1], [0], [0], [2], [1], [3], [2]), ([], [])),
-        Row("erase.gold_latest_by_stream", ([1], [0], [0], [0], [1], [3], [2]), ([], [])),
-        Row("erase.gold_latest", ([1], [0], [0], [0], [0], [3], [2]), ([], [])),
-        Row("erase.gold_records", ([1], [0], [0], [0], [0], [0], [2]), ([], [])),
-    ),
-    after={**{f"ann in {name}": [0] for name in OF_ANN}, "counted": [3]},
 )
 
 FORGETTING = Group(
@@ -429,7 +415,8 @@ FORGETTING = Group(
     dies=forget,
     then=forget,
     watched=("finished",),
-    rows=(*(Row(f"forget.{step}", ([2],), True) for step in ("properties", "vacuumed", "table")),),
+    rows=(*(Row(f"forget.{step}", ([2],)) for step in ("properties", "vacuumed", "table")),),
+    done=True,
     after={"loads": [(1, "records"), (2, "erase")]},
 )
 
@@ -476,9 +463,10 @@ ROWS_KEPT_OUT = Group(
     then=Lake.publish,
     watched=("gate runs", "kept out", "gold", "finished"),
     rows=(
-        Row("gate.kept_aside", (_BOTH, _TWO_OUT, [0, 1, 2, 5], [3]), (3, 3)),
-        Row("gold.latest", ([*_BOTH, (3, 3)], _TWO_OUT, [0, 1, 2, 5, 6, 7], [3]), (3, 3), dies=publish_without_expectations),
+        Row("gate.kept_aside", (_BOTH, _TWO_OUT, [0, 1, 2, 5], [3])),
+        Row("gold.latest", ([*_BOTH, (3, 3)], _TWO_OUT, [0, 1, 2, 5, 6, 7], [3]), dies=publish_without_expectations),
     ),
+    done=(3, 3),
     after={"kept out": [*_TWO_OUT, (6, "held")], "gold": [0, 1, 2, 5, 7]},
     config=_STRICT,
 )
@@ -490,33 +478,25 @@ ROWS_RELEASED = replace(
     then=Lake.run_all,
     watched=("kept out", "gold", "finished"),
     rows=(
-        Row("silver.claimed", (_TWO_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
-        Row("silver.rejected", (_ONE_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
-        Row("gold.records", (_ONE_OUT, [0, 1, 2, 3, 5], [3]), ([], [])),
-        Row("gold.latest", (_ONE_OUT, [0, 1, 2, 3, 5], [3]), ([], [])),
-        Row("erase.gold_rejects", (_GIVEN_UP, [0, 1, 2, 5], [3]), ([], []), dies=_ERASE_ANN, after={"kept out": _GIVEN_UP}),
+        Row("silver.claimed", (_TWO_OUT, [0, 1, 2, 5], [2])),
+        Row("silver.rejected", (_ONE_OUT, [0, 1, 2, 5], [2])),
+        Row("gold.records", (_ONE_OUT, [0, 1, 2, 3, 5], [3])),
+        Row("gold.latest", (_ONE_OUT, [0, 1, 2, 3, 5], [3]), dies=Lake.gold),
+        Row("gold.withdrawn", (_ONE_OUT, [0, 1, 2, 5], [4]), dies=in_turn(Lake.run_all, restored(2))),
     ),
-    after={"kept out": _ONE_OUT, "gold": [0, 1, 2, 3, 5]},
-)
-
-ROWS_RESTORED = replace(
-    ROWS_RELEASED,
-    before=(*_BEFORE_ROWS, release_offset_3),
-    dies=restored(2),
-    rows=(Row("gold.withdrawn", (_ONE_OUT, [0, 1, 2, 5], [4]), ([], [])),),
+    done=([], []),
     after={"kept out": _TWO_OUT, "gold": [0, 1, 2, 5]},
 )
 
+ROWS_ERASED = replace(
+    ROWS_RELEASED,
+    dies=_ERASE_ANN,
+    rows=(Row("erase.gold_rejects", (_GIVEN_UP, [0, 1, 2, 5], [3])),),
+    after={"kept out": _GIVEN_UP, "gold": [0, 1, 2, 5]},
+    is_verified=False,
+)
+
 TABLE = {name.lower(): each for name, each in globals().items() if isinstance(each, Group)}
-
-
-def cases() -> list[Any]:
-    """Each row of each group; a row whose point is `killed` gets SIGKILL."""
-    return [
-        pytest.param(group, row, id=f"{name}-{row.point}{'-killed' * (row.point in group.killed[:1])}", marks=group.marks)
-        for name, group in TABLE.items()
-        for row in group.rows
-    ]
 
 
 @pytest.fixture(scope="session")
@@ -525,61 +505,49 @@ def lakes(
     tmp_path_factory: pytest.TempPathFactory,
     run_at: Callable[[Path], Run],
     request: pytest.FixtureRequest,
-) -> Callable[..., Lake]:
-    """Copies tables: where a row's run died, or before the group's act. Each act runs once, also where groups begin alike."""
-    made: dict[tuple[object, ...], Path] = {}
+) -> Callable[[Group], Lake]:
+    """Copies the tables of before a group's first run. Each act runs once, also where groups begin alike."""
+    made: dict[tuple[Act, ...], Path] = {}
 
-    def new_lake(group: Group, original: Path | None = None) -> Lake:
+    def copied(group: Group, acts: tuple[Act, ...]) -> Lake:
         broker = request.getfixturevalue("broker") if group.protocol == "bronze" else None
         lake = Lake(spark, tmp_path_factory.mktemp("lake") / "lakehouse", run_at, group.config, broker)
-        if original is not None and original.exists():  # Bronze's first read begins with nothing
-            shutil.copytree(original, lake.folder)
+        if acts and acts not in made:
+            *first, last = acts
+            original = copied(group, tuple(first))
+            last(original)
+            made[acts] = original.folder
+        if acts and made[acts].exists():  # Bronze's first read begins with nothing
+            shutil.copytree(made[acts], lake.folder)
         return lake
 
-    def before(group: Group, acts: tuple[Act, ...]) -> Path:
-        if (acts,) not in made:
-            *first, last = acts
-            lake = new_lake(group, before(group, tuple(first)) if first else None)
-            last(lake)
-            made[acts,] = lake.folder
-        return made[acts,]
-
-    def copied(group: Group, row: Row | None = None) -> Lake:
-        if row is None:
-            return new_lake(group, before(group, group.before))
-        dies = row.dies or group.dies
-        if (group.before, dies) not in made:
-            lake = copied(group)
-            made[group.before, dies] = tmp_path_factory.mktemp("died")
-            copy_at_points(lambda: dies(lake), lake.folder, made[group.before, dies])
-        return new_lake(group, made[group.before, dies] / row.point)
-
-    return copied
+    return lambda group: copied(group, group.before)
 
 
-def kill(lake: Lake, group: Group, runner: Runner) -> None:
-    """Kill a process at the point of the group, after the orders that come before."""
-    point, *orders = group.killed
-    config = str(lake.config_file())
+def kill(lake: Lake, row: Row, runner: Runner) -> None:
+    """Kill a process that runs a stage, at the point of a row."""
     runner.get_ready()
-    for order in orders[:-1]:
-        runner.go(config=config, **order)
-        assert runner.wait_for("done")["exit_code"] == 0
-    runner.go(config=config, crash_at=point, **orders[-1])
-    assert Point(point).strike(runner, Durations()) == f"at {point}"
+    runner.go(config=str(lake.config_file()), crash_at=row.point, stage=row.killed)
+    assert Point(row.point).strike(runner, Durations()) == f"at {row.point}"
 
 
-@pytest.mark.parametrize(("group", "row"), cases())
-def test_what_dies_at_a_crash_point_is_finished_by_the_next_run(
-    lakes: Callable[..., Lake], start_runner: Callable[..., Runner], group: Group, row: Row
+@pytest.mark.parametrize("group", [pytest.param(group, id=name, marks=group.marks) for name, group in TABLE.items()])
+def test_runs_that_die_at_each_crash_point_are_followed_by_one_that_finishes(
+    lakes: Callable[[Group], Lake], start_runner: Callable[..., Runner], group: Group
 ) -> None:
-    """The rows of a group end alike, so only its last row is verified as well."""
-    is_killed = row.point in group.killed[:1]
-    lake = lakes(group, None if is_killed else row)
-    if is_killed:
-        kill(lake, group, start_runner())
-    group.judge(lake, row)
-    if group.is_verified and row is group.rows[-1] and not is_killed:
+    lake, act = lakes(group), group.dies
+    for row in group.rows:
+        if row.killed:
+            kill(lake, row, start_runner())
+        else:
+            lake = lake.left_at(row.point, row.dies or act)
+        act = group.then
+        assert (row.point, lake.read(group.watched)) == (row.point, dict(zip(group.watched, row.left, strict=True)))
+        if row.meanwhile is not None:
+            row.meanwhile(lake)
+    assert group.then(lake) == group.done
+    assert lake.read(group.after) == group.after
+    if group.is_verified:
         require_sound(lake.spark, lake.run, is_deep=True)
 
 

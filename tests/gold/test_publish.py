@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from expectations import gate, verdict
@@ -46,8 +45,9 @@ def table(spark: SparkSession, run: Run, name: str) -> DataFrame:
 
 def assert_gold_holds_silver(spark: SparkSession, run: Run) -> None:
     """gold_records is Silver, row for row, nothing was erased; and the other tables hold what follows of the two loads."""
-    silver = table(spark, run, "silver_records").drop("erased")
-    assert_df_equality(table(spark, run, "gold_records").drop("gate_run_id"), silver, ignore_row_order=True, transforms=[])
+    gold, silver = (table(spark, run, name).drop("gate_run_id", "erased") for name in ("gold_records", "silver_records"))
+    assert gold.dtypes == silver.dtypes
+    assert sorted(map(str, gold.collect())) == sorted(map(str, silver.collect()))
     latest = table(spark, run, "gold_latest").selectExpr("CAST(key AS STRING) AS key", "sequence").collect()
     assert sorted(map(tuple, latest)) == [("k1", 5), ("k2", 2), ("k3", 3), ("k4", 4), ("k8", 8)]
     columns = ("load_seq", "partition", "records", "accepted", "duplicate", "missing", "undecodable", "high_watermark")

@@ -136,8 +136,8 @@ def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepa
     for to, streams in ((2, {(0, None)}), (1, {(0, "a"), (0, "b"), (0, "c")})):
         restore.restore(spark, run, config, to, reason="-", by="ann", is_dry_run=False)
         assert set(standing(spark, run)) == streams
-        loaded(spark, run, config, [])
-        assert decided(spark, run) == whole
+    loaded(spark, run, config, [])
+    assert decided(spark, run) == whole
     retired(spark, run, config)
 
     shown: Any = rebuild.rebuild(spark, run, config, is_applied=True, reason="-", by="ann")
