@@ -38,7 +38,7 @@ SAYS: tuple[tuple[str, ...], ...] = (
         "json:$.at      it looks like a time",
     ),
     ("sequence: {json: $.number}", "pipeline: orders", "#   schema: order STRING, number BIGINT, amount DOUBLE, at BIGINT"),
-    ("ok  sequence", "json $.number in 1,049 of 1,049 records, 1 to 1,000", "put-if-absent"),
+    ("ok  sequence", "json:$.number in 1,049 of 1,049 records, 1 to 1,000", "put-if-absent"),
     ("There are no tables yet", "accepted 999, duplicate 50", "Next:\n  tidemark run"),
     ("records 1,049", "accepted 999", "duplicate 50"),
     ("999",),

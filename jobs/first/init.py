@@ -302,7 +302,8 @@ def _pairs(option: str, given: Sequence[str], known: Sequence[str] = ()) -> dict
                 expected="NAME=VALUE" + (f", with one of {', '.join(known)}" if known else ""),
                 next_step="See --help.",
             )
-        if (smells_of_secret(name) and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
+        is_secret = name == "password" if known else smells_of_secret(name)  # the key of a registry is a file
+        if (is_secret and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
             raise _plain_secret(option, name)
         found[name] = value
     return found

@@ -110,7 +110,7 @@ def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic:
     send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=each) for n, each in enumerate(headers)])
     assert checked(name)[1]["order"]["ok"] is False
     code, found = checked(name, producer={"header": "who"})
-    assert (code, found["producer"]["observed"]) == (0, "header who in 60 of 60 records, 2 different")
+    assert (code, found["producer"]["observed"]) == (0, "header:who in 60 of 60 records, 2 different")
 
 
 def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Check) -> None:
