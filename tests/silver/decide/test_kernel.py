@@ -108,7 +108,7 @@ def _record(record: Seen) -> Island:
     return Island(record.stream, record.offset, record.offset, epoch, sequence, problem)
 
 
-@settings(max_examples=examples(100, 2_000), deadline=None)
+@settings(max_examples=examples(100, 5_000), deadline=None)
 @given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]))
 def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None) -> None:
     rules = Rules(Source("value"), max_jump=max_jump, contiguous=True)
