@@ -43,7 +43,7 @@ class Whole:
     """The segments of a load, as if it had been decided in one chunk.
 
     Attributes:
-        rest: The segments that a further chunk may continue.
+        rest: The segments that a further chunk may continue: those of the last chunk, and of other streams in its partition.
     """
 
     def __init__(self) -> None:
@@ -51,19 +51,23 @@ class Whole:
 
     def add(self, found: pa.Table) -> pa.Table:
         """Take the segments of the next chunk, see `silver.decide.kernel.Decided`; return those that no chunk continues."""
-        before, goes_on = self.rest, found["goes_on"]
-        self.rest = found.select(SEGMENT.names)
-        if not pc.any(goes_on).as_py():
+        before, goes_on = self.rest, found["goes_on"].to_numpy()
+        found = found.select(SEGMENT.names)
+        if not before.num_rows:
+            self.rest = found
             return before
-        first, others = self.rest.filter(goes_on), self.rest.filter(pc.invert(goes_on))
-        stream = row_codes(pa.concat_tables([before.select(STREAM), first.select(STREAM)]), STREAM)
-        of, last = stream[: len(before)], np.full(int(stream.max()) + 1, NONE)
+        stream, place = (
+            row_codes(pa.concat_tables([before.select(names), found.select(names)]), names) for names in (STREAM, STREAM[:2])
+        )
+        of, met, last = stream[: len(before)], stream[len(before) :], np.full(int(stream.max()) + 1, NONE)
         ends = np.where(pc.equal(before["class"], ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
         np.maximum.at(last, of, ends)
-        is_last = (ends == last[of]) & np.isin(of, stream[len(before) :]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
-        joined = summed(pa.concat_tables([before.filter(pa.array(is_last)), first]))
-        self.rest = pa.concat_tables([joined, others])
-        return before.filter(pa.array(~is_last))
+        is_last = (ends == last[of]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
+        is_continued = is_last & np.isin(of, met[goes_on])
+        waits = is_last & ~np.isin(of, met) & np.isin(place[: len(before)], place[len(before) :])
+        joined = summed(pa.concat_tables([before.filter(pa.array(is_continued)), found.filter(pa.array(goes_on))]))
+        self.rest = pa.concat_tables([joined, found.filter(pa.array(~goes_on)), before.filter(pa.array(waits))])
+        return before.filter(pa.array(~(is_continued | waits)))
 
 
 def late_places(found: pa.Table, rules: Rules) -> pa.Table:
