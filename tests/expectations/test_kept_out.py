@@ -173,7 +173,7 @@ def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSes
     settle(spark, run, "release", 4)
     ran(spark, run, strict(run))
     done: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="stricter", by="ann")
-    found_anew = "1 records that an expectation had kept out of Gold; the gate audits them anew"
+    found_anew = "1 records that an expectation had kept out of Gold; the gate audits them again"
     assert done["not_repeated"] == [f"load 4 (release): {found_anew}"]
     ran(spark, run, strict(run))
 
