@@ -349,10 +349,10 @@ DECISIONS = Group(
         Row("silver.claimed", ([1, 2], [0, 1], _BOTH_HELD, [(5, 3)], [1]), meanwhile=came(*sent(4, 6))),
         Row("silver.appended", ([1, 2], [0, 1, 2], _BOTH_HELD, [(5, 3)], [1]), killed="silver"),
         Row("silver.rejected", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [1])),
-        Row("silver.advanced", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [2])),
+        Row("silver.advanced", ([1, 2], [0, 1, 2], _ONE_RELEASED, [(5, 3)], [2]), meanwhile=Lake.load),
         Row(
             *("silver.rejected", ([1, 2, 3, 4], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [3])),
-            dies=in_turn(Lake.load, decided("discard", wanted=RecordFilter())),
+            dies=decided("discard", wanted=RecordFilter()),
         ),
         Row(
             *("silver.claimed", ([1, 2, 3, 4, 5], [0, 1, 2, 4], _BOTH_SETTLED, [(6, 4)], [4])),
