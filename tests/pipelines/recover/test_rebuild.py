@@ -102,7 +102,7 @@ ERASE = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha25
 
 def test_an_erasure_unfinished_or_taken_back_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
     settings, bronze = settings_of(run), run.table("bronze_records")
-    with stopped_at(erase_key, "in_bronze"):
+    with stopped_at(erase_key, "erase_in_bronze"):
         requests.carry_out(spark, run, settings, ERASE, is_dry_run=False)
 
     before = tables.version(spark, bronze)
