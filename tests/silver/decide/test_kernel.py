@@ -200,16 +200,16 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes_and_gaps_are_tho
     sent = [
         Island((topic, 0, None), offset, offset, 0, sequence, None)
         for topic in ("orders", "payments", "returns")
-        for offset, sequence in enumerate([1, 2, 5, 30])
+        for offset, sequence in enumerate([1, 3, 6, 30])
     ]
 
     found = decided([sent], {}, rules)
 
     jumps = [(each.stream[0], each.first_sequence) for each in segments_of(found.segments) if each.kind == "jump"]
-    assert jumps == [("orders", 5), ("orders", 30), ("payments", 30)]
+    assert jumps == [("orders", 6), ("orders", 30), ("payments", 30)]
     accepted = {each.stream[0]: each.last_sequence for each in segments_of(found.segments) if each.kind == "accepted"}
-    assert accepted == {"orders": 2, "payments": 5, "returns": 30}
-    assert gaps_of(found) == {("payments", 0, None): [(0, 3, 4)]}
+    assert accepted == {"orders": 3, "payments": 6, "returns": 30}
+    assert gaps_of(found) == {("payments", 0, None): [(0, 2, 2), (0, 4, 5)]}
 
 
 def test_a_declared_epoch_replaces_the_one_that_was_read_and_no_other() -> None:
