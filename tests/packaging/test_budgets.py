@@ -19,7 +19,7 @@ BUDGETS = {
     "tidemark": 1_029,
     "jobs": 9_808,
     "producer": 1_616,
-    "tests": 32_108,
+    "tests": 32_109,
     "bench": 4_497,
 }
 """Lines of Python and Java."""

@@ -55,6 +55,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "a row that Silver lacks": ({"silver": [silver(rows=6)]}, {"silver_mismatch": 1}),
     "a stream beyond the ledger": ({"silver": [silver(), silver(producer="x", rows=2)]}, {"silver_mismatch": 2}),
     "a record that no class holds": ({"bronze": BronzeCounts({("t", 0, 1): 11})}, {"unaccounted": 1}),
+    "a record that Bronze lacks": ({"bronze": BronzeCounts({("t", 0, 1): 9})}, {"unaccounted": 1}),
     "a partition and a version that no load claims": (
         {"bronze": BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})},
         {"unaccounted": 6},
