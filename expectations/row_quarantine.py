@@ -57,7 +57,7 @@ class QuarantineLimits:
         return row["load_seq"], topic if topic in self.topics else None
 
     def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """The parts of which too much would be kept out, of rows each once and the ledger's rows of their loads."""
+        """Return the parts that would lose more rows than allowed, given distinct rows and the ledger's rows of their loads."""
         aside = Counter(self.part(row) for row in rows)
         kept: Counter[Part] = Counter()
         for row in ledger:
@@ -71,7 +71,7 @@ class QuarantineLimits:
 
 @dataclass(frozen=True)
 class RowQuarantine:
-    """The results of the expectations that keep rows out of Gold, and the rows kept out, each once: `NAMES`, and reason.
+    """The results of the expectations that keep rows out of Gold, and the distinct rows that they keep out.
 
     A result whose rows are kept out has failed, but only warns.
     """

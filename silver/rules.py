@@ -145,7 +145,7 @@ class Rules(Reading):
 
     @property
     def per_topic(self) -> list[tuple[Reading, list[str]]]:
-        """The different readings, each once, with its topics: first that of all topics not named."""
+        """Return the distinct readings, each with its topics. The first is that of all topics without settings of their own."""
         return alike(Reading(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
 
     @property

@@ -299,7 +299,7 @@ class SettledBy(Answer):
     load_seq: Annotated[int, "The load that did it."]
     kind: Annotated[str, "`release` or `discard`."]
     reason: Annotated[str, "Why."]
-    requested_by: Annotated[str, "Who asked for it."]
+    requested_by: Annotated[str, "Who requested it."]
     run_id: Annotated[str, "The run that did it."]
     claimed_at: Annotated[datetime, "When."]
 

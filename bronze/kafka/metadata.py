@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from datetime import datetime
-from math import ceil
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 EARLIEST, LATEST = -2, -1
 """A partition's earliest offset, and the one that its next record gets, as Spark's starting offsets name them."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
-_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+_FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
 _NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001 -- their public names
 _REFUSALS = {
     KafkaError._AUTHENTICATION: "the login was refused",  # noqa: SLF001 -- as above
@@ -159,8 +159,13 @@ def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed:
     """
     places = [TopicPartition(topic, each) for each in partitions]
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
-    earliest, latest = _listed(kafka, places, _EARLIEST, isolation), _listed(kafka, places, _LATEST, isolation)
+    earliest, latest = _listed(kafka, places, _FIRST, isolation), _listed(kafka, places, _END, isolation)
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
+
+
+def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Return the last stable offset of each partition: where a committed read ends. Arguments and errors as `bounds`."""
+    return _listed(kafka, [TopicPartition(topic, each) for each in partitions], _END, IsolationLevel.READ_COMMITTED)
 
 
 def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
@@ -177,23 +182,25 @@ def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> di
         LookError: No broker can be asked, or a partition has no leader.
     """
     start = kafka.start_of(topic)
-    if isinstance(start, dict):
-        given = {each: start.get(str(each), EARLIEST) for each in spans}
-    elif start in WORDS:
-        given = dict.fromkeys(spans, WORDS[start])
-    else:  # the answer is -1 where no record is so late
+    given = {each: named_offset(start, str(each)) for each in spans}
+    if isinstance(start, str) and start not in WORDS:  # the answer is -1 where no record is so late
         since = OffsetSpec.for_timestamp(milliseconds(start))
         given = _listed(kafka, [TopicPartition(topic, each) for each in spans], since, IsolationLevel.READ_COMMITTED)
     return {each: {EARLIEST: first, LATEST: end}.get(given[each], given[each]) for each, (first, end) in spans.items()}
 
 
+def named_offset(start: str | Mapping[str, int], partition: str) -> int:
+    """Return the offset by which a topic's start names the start of a partition; `EARLIEST` for a time, which names none."""
+    return WORDS.get(start, EARLIEST) if isinstance(start, str) else start.get(partition, EARLIEST)
+
+
 def milliseconds(time: str) -> int:
     """A time of ISO 8601 as a Kafka timestamp, rounded up.
 
-    >>> milliseconds("1970-01-01T00:00:01.0005+00:00")
-    1001
+    >>> milliseconds("1970-01-01T00:00:01.0005+00:00"), milliseconds("1970-01-01T00:00:01+00:00")
+    (1001, 1000)
     """
-    return ceil(datetime.fromisoformat(time).timestamp() * 1000)
+    return -((_EPOCH - datetime.fromisoformat(time)) // _MILLISECOND)
 
 
 def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:

@@ -17,11 +17,9 @@ from uuid import uuid4
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
+from bronze.kafka import metadata
 from bronze.kafka.errors import UNLIKE_PARTITIONS, another_reader, refusal
-from bronze.kafka.metadata import EARLIEST as _EARLIEST
-from bronze.kafka.metadata import LATEST as _LATEST
-from bronze.kafka.metadata import WORDS, LookError, bounds, describe_topics, milliseconds
-from bronze.kafka.metadata import starts as starts_at_brokers
+from bronze.kafka.metadata import EARLIEST, LATEST, LookError, bounds, describe_topics, named_offset
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
 from bronze.progress.topic_registry import Topic
@@ -75,7 +73,7 @@ def _by_settings(
     found = {}
     for name, offsets in _decided(spark, run, kafka, seen).items():
         before = (standing.topics[name].starts if name in standing.topics else None) or {}
-        latest = {int(each): at for each, at in offsets.items() if _given(kafka.start_of(name), each) == _LATEST}
+        latest = {int(each): at for each, at in offsets.items() if named_offset(kafka.start_of(name), each) == LATEST}
         kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
         found[name] = {int(each): at for each, at in offsets.items()} | kept
     return found
@@ -177,15 +175,15 @@ def next_after_held(
     def next_offset(name: str, partition: str) -> int:
         topic = topics.get(name) or Topic(name, 1, None, 1, {})
         of_bronze, is_first = held.get(topic.stored_as, {}), topic.incarnation == 1
-        following = of_bronze.get(partition, -1) + 1 or _EARLIEST
-        given_up = topic.go_on_at.get(int(partition), _EARLIEST)
-        started = _EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
-        read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else _EARLIEST
+        following = of_bronze.get(partition, -1) + 1 or EARLIEST
+        given_up = topic.go_on_at.get(int(partition), EARLIEST)
+        started = EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
+        read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else EARLIEST
         known = max(following, given_up, started, read_to)
-        wanted = _given(given.get(name, "earliest"), partition)
+        wanted = named_offset(given.get(name, "earliest"), partition)
         is_wanted = is_first and (not of_bronze or wanted >= 0)
-        wanted = assigned[name][partition] if wanted == _LATEST else wanted
-        return known if known >= 0 else wanted if is_wanted else _EARLIEST
+        wanted = assigned[name][partition] if wanted == LATEST else wanted
+        return known if known >= 0 else wanted if is_wanted else EARLIEST
 
     return {name: {each: next_offset(name, each) for each in partitions} for name, partitions in assigned.items()}
 
@@ -196,7 +194,7 @@ def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
         with suppress(LookError):
             seen = describe_topics(kafka, kafka.topics)
             if all(name in seen for name in kafka.topics):
-                return {name: dict.fromkeys(map(str, seen[name].partitions), _LATEST) for name in kafka.topics}
+                return {name: dict.fromkeys(map(str, seen[name].partitions), LATEST) for name in kafka.topics}
     return _at_spark(spark, run, kafka.model_copy(update={"starting_offsets": "latest"}))
 
 
@@ -237,12 +235,7 @@ def _names_all(start: str | Mapping[str, int], seen: Seen) -> bool:
 
 def _at_brokers(kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
     spans = bounds(kafka, name, seen.partitions, is_committed=True)
-    return {str(each): offset for each, offset in starts_at_brokers(kafka, name, spans).items()}
-
-
-def _given(start: str | Mapping[str, int], partition: str) -> int:
-    """Where a topic's start begins a partition: an offset, -2 or -1; -2 for a time."""
-    return WORDS.get(start, _EARLIEST) if isinstance(start, str) else start.get(partition, _EARLIEST)
+    return {str(each): offset for each, offset in metadata.starts(kafka, name, spans).items()}
 
 
 def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
@@ -258,9 +251,9 @@ def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
     named = {name: each for name in kafka.topics if isinstance(each := kafka.start_of(name), dict)}
     options = reader_options(kafka, first if isinstance(first, str) else named)
     options.pop("maxOffsetsPerTrigger", None)  # one micro-batch
-    if isinstance(first, str) and first not in WORDS:
+    if isinstance(first, str) and first not in metadata.WORDS:
         del options["startingOffsets"]
-        options |= {"startingTimestamp": str(milliseconds(first)), "startingOffsetsByTimestampStrategy": "latest"}
+        options |= {"startingTimestamp": str(metadata.milliseconds(first)), "startingOffsetsByTimestampStrategy": "latest"}
     consumed = spark.readStream.format("kafka").options(**options).load().where("false")
     writer = consumed.writeStream.format("noop").option("checkpointLocation", folder)
     query = writer.trigger(availableNow=True).start()

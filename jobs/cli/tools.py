@@ -31,7 +31,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each 
 
 @dataclass(frozen=True)
 class Call:
-    """What a command on a pipeline was called with: a parameter `call` of it stands for --config, --set and --json."""
+    """The options --config, --set and --json of a command. A command takes them as its parameter `call`."""
 
     config: Path
     overrides: list[str] | None
@@ -74,15 +74,15 @@ class Commands(typer.Typer):
             parameters = [*itertools.chain(*own), *((_JSON,) if is_called else ()), *_OUTPUT]
 
             @functools.wraps(function)
-            def told(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
+            def run_command(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
                 is_quiet.set(quiet)
                 is_verbose.set(verbose)
                 if is_called:
                     more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
                 return function(*arguments, **more)
 
-            vars(told)["__signature__"] = signature.replace(parameters=parameters)
-            super(Commands, self).command(name, **options)(told)
+            vars(run_command)["__signature__"] = signature.replace(parameters=parameters)
+            super(Commands, self).command(name, **options)(run_command)
             return function
 
         return add

@@ -211,7 +211,7 @@ def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
     """Whether the records have what the config names for their topics, and how many would be kept out."""
-    for topic in ("", *settings.topics):  # the first stands for all topics without settings of their own
+    for topic in ("", *settings.topics):  # "": all topics without settings of their own
         records = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
         for each in _of_kind(settings.of_topic(topic), replace(found, records=records)) if records or topic else ():
             yield replace(each, name=f"{each.name} {topic}".strip())

@@ -93,7 +93,7 @@ Without one, a record that is sent again looks like a new one. The ways out:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line names; a person is asked for brokers, topics, root and registry where they are missing.
+    """The options of the command line. On a terminal, `init` prompts for missing brokers, topics, root and registry.
 
     Attributes:
         is_forced: Whether a file that is there is replaced.
@@ -210,7 +210,7 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
 
 @dataclass(frozen=True)
 class Topic:
-    """What was found in a topic, or in several together, of which `name` is the first.
+    """What was found in one topic, or in several topics together. `name` is the first of them.
 
     Attributes:
         options: What fits as the sequence, with what was named on the command line; the best first.
@@ -242,7 +242,7 @@ def _topic(sample: Sample, names: Sequence[str], extractors: Mapping[str, Source
 
 
 def _place(asked: Asked, ask: Callable[[str, str | None], str] | None) -> Parts:
-    """Brokers, topics, root and properties; a person is asked for those that are missing.
+    """Return brokers, topics, root and properties. Prompts for those that are missing.
 
     Raises:
         UsageError: One is missing, and there is nobody to ask; or a property is wrong.

@@ -158,7 +158,7 @@ def _type(given: Any) -> Any:
 
 
 def _only(given: Any, named: Mapping[str, Any]) -> Any:
-    """The type itself, or the one beside null in a union; int and long are as one; None where there are several."""
+    """The type itself, or the only one of a union besides null. int and long count as one type. None if there are several."""
     if not isinstance(given, list):
         return _resolved(given, named)
     others = [each for each in given if each != "null"]

@@ -71,9 +71,9 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     """
     decided, rows = positions(streams), []
     for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
-        committed = metadata.bounds(kafka, topic, seen.partitions, is_committed=True)
+        stable_ends = metadata.stable_ends(kafka, topic, seen.partitions)
         for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
-            stable = min(end, committed[partition][1])
+            stable = min(end, stable_ends[partition])
             last = decided[topic, partition].last_offset if (topic, partition) in decided else None
             lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
             row = {"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag}
@@ -99,10 +99,10 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
 def lag_sentence(found: dict[str, Any]) -> str:
     """The total lag in words.
 
-    >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None, "topics_not_found": []})
-    'Lag: 1,500 offsets behind Kafka in 2 partitions.'
     >>> held = {"topic": "t", "partition": 3, "lag": 0, "open_transaction": 17}
-    >>> lag_sentence({"lag": [held], "lag_unknown": None, "topics_not_found": []})
+    >>> for rows in [{"lag": 1500, "open_transaction": None}, {"lag": 0, "open_transaction": None}], [held]:
+    ...     lag_sentence({"lag": rows, "lag_unknown": None, "topics_not_found": []})
+    'Lag: 1,500 offsets behind Kafka in 2 partitions.'
     'Lag: 0 offsets behind Kafka in 1 partitions. An open transaction holds back t/3 at offset 17.'
     >>> lag_sentence({"lag": None, "lag_unknown": "no answer"})
     'Lag: unknown; Kafka cannot be asked (no answer).'
@@ -117,7 +117,7 @@ def lag_sentence(found: dict[str, Any]) -> str:
         return f"Lag: unknown; {not_found}"
     behind = sum(row["lag"] for row in found["lag"])
     sentence = f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
-    held = [row for row in found["lag"] if row.get("open_transaction") is not None]
+    held = [row for row in found["lag"] if row["open_transaction"] is not None]
     if held:
         listed = ", ".join(f"{row['topic']}/{row['partition']} at offset {row['open_transaction']}" for row in held[:_SHOWN])
         more = f" and {len(held) - _SHOWN:,} other partitions" if len(held) > _SHOWN else ""

@@ -69,7 +69,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """A schema that values were written with, as JSON that is made anew; and its named types, by full name."""
+    """A schema that values were written with, as normalized JSON, and its named types by full name."""
 
     schema: Any
     named: Mapping[str, Any]
@@ -122,7 +122,7 @@ def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
         return [_joined(each, named, defined) for each in given]
     name = given if isinstance(given, str) else given.get("name")
     if name in named:
-        # A name without a namespace would be taken for one of the record that it stands in.
+        # A name without a namespace would get the namespace of the enclosing record.
         full = name if "." in name else f"{_NO_SPACE}.{name}"
         if name in defined:
             return full

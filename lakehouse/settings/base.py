@@ -82,7 +82,7 @@ def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterVal
 def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
     """Declare a setting: the documentation and messages show the description and the example, which is YAML.
 
-    A default that is a class is made anew each time; `...` stands for a setting that must be given.
+    A default that is a class is called for each new model. `...` marks a required setting.
     """
     kind = "default_factory" if isinstance(default, type) else "default"
     return Field(description=description, examples=[example], **{kind: default}, **constraints)

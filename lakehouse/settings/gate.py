@@ -87,7 +87,7 @@ class UserExpectation(Model):
             raise SettingError(
                 "a warning keeps no rows aside",
                 "severity: warn, or on_fail: quarantine_rows",
-                "Leave severity out: the rows are kept aside, and the load goes on.",
+                "Leave severity out: the rows are kept out of Gold, and the load continues.",
                 at=(name, "severity"),
             )
         return {"name": name, "arguments": rest, "severity": severity, "on_fail": on_fail}

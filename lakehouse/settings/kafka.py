@@ -284,7 +284,7 @@ _CHECKS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
         _never,
         "this names a program, which the client would run",
         "no program",
-        "Leave it out, and run the program (kinit) beside Tidemark; the client finds its ticket in the cache.",
+        "Leave it out, and run the program (kinit) outside Tidemark; the client finds its ticket in the cache.",
     ),
     (
         r"sasl\.jaas\.config",

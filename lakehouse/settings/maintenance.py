@@ -30,7 +30,7 @@ class Maintenance(Model):
             raise SettingError(
                 "files would be removed that a run at work, or a claim that is not finished, still reads",
                 f"{_SAFE_HOURS} hours or more",
-                "Where nothing else reads or writes the tables, say allow_short_retention: true beside it.",
+                "Where nothing else reads or writes the tables, also set allow_short_retention: true.",
             )
         return hours
 

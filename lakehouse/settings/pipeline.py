@@ -116,7 +116,7 @@ class LakehouseSettings(Model):
             return f"/Volumes/{catalog}/{schema}/tidemark" if catalog and schema else None
         if info.data.get("root"):
             next_step = "Remove volume: checkpoints and reports lie under the root."
-            raise SettingError("a volume beside a root", "volume only with catalog and schema", next_step)
+            raise SettingError("both a volume and a root", "volume only with catalog and schema", next_step)
         if not volume.startswith("/") and not is_uri(volume):
             next_step = "Write it like /Volumes/main/tidemark/tidemark."
             raise SettingError("this is no absolute path", "an absolute path or URI", next_step)
@@ -200,7 +200,7 @@ def _descriptor(given: str, info: ValidationInfo) -> str:
         next_step = "Name it relative to the config's folder, like incident.desc."
         raise SettingError(f"its file cannot be read: {error.strerror}", expected, next_step) from None
     except protobuf_schema.ProtobufSchemaError as error:
-        next_step = "Make it anew: protoc --include_imports --descriptor_set_out=incident.desc incident.proto"
+        next_step = "Compile it again: protoc --include_imports --descriptor_set_out=incident.desc incident.proto"
         raise SettingError(f"no descriptor set of Protobuf: {error}", expected, next_step) from None
     return f"{protobuf_schema.AS_TEXT}{found.text}"
 
@@ -301,7 +301,7 @@ def _refuse_key(given: Any) -> Any:
 def _refuse_offset(extractor: Extractor) -> Extractor:
     if extractor.form == "offset":
         what = "the Kafka offset is no producer and no epoch: it is new with every record"
-        next_step = "Leave the key out where producers are not told apart; offset works as sequence only."
+        next_step = "Leave the key out if records have no producer; offset works as sequence only."
         raise SettingError(what, "header, value, json, field, bytes or custom", next_step, at=("offset",))
     return extractor
 
@@ -367,7 +367,7 @@ class Settings(Model):
     policies: Policies = setting(Policies, "what happens to records that are not simply new", "{late: accept}")
     silver: Silver = setting(Silver, "how much of Bronze a load of Silver takes", "{max_records_per_load: 5000000}")
     gate: Gate = setting(Gate, "what a load must hold to reach Gold", "{data_docs: true}")
-    gold: Gold = setting(Gold, "what is published beside the built-in tables", "{models: []}")
+    gold: Gold = setting(Gold, "what is published in addition to the built-in tables", "{models: []}")
     maintenance: Maintenance = setting(
         Maintenance, "how long old versions stay, and how large files get", "{retain_hours: 336}"
     )
@@ -384,8 +384,8 @@ class Settings(Model):
     def _inherit_value(cls, given: Any, info: ValidationInfo) -> Any:
         if isinstance(given, list):
             expected = "a mapping: how single topics are read that are read otherwise"
-            next_step = "It belongs elsewhere: kafka.topics. Here stands for example {orders: {sequence: {json: $.id}}}."
-            raise SettingError("a list of topics stands here", expected, next_step)
+            next_step = "It belongs elsewhere: kafka.topics. Write this key like {orders: {sequence: {json: $.id}}}."
+            raise SettingError("this is a list of topics", expected, next_step)
         if not isinstance(given, dict):
             return given
         top = info.data.get("value")
@@ -412,7 +412,7 @@ class Settings(Model):
         if topics and None in values and any(each is not None and each.format == "text" for each in values):
             raise SettingError(
                 "some topics are decoded into text, and others not at all",
-                "text in all topics, or in none; topics of which nothing is decoded only beside such with fields",
+                "text in all topics, or in none; topics without decoding only together with topics that have fields",
                 "Decode all as text, or make a pipeline of its own for those topics: without fields, a null payload "
                 "would say that a value could not be decoded.",
             )
@@ -426,7 +426,7 @@ class Settings(Model):
         if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
             raise SettingError(
                 "what a run leaves for the next one cannot be kept beside these tables, which only the session reaches",
-                "state_file beside it",
+                "state_file as well",
                 "Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
             )
         return watch

@@ -124,7 +124,7 @@ class Alerts(Model):
     @model_validator(mode="after")
     def _goes_somewhere(self) -> Self:
         if self.max_lag is not None and not self.is_on:
-            expected, next_step = "webhook or mail_command beside max_lag", "Name one of them, or remove max_lag."
+            expected, next_step = "webhook or mail_command as well as max_lag", "Name one of them, or remove max_lag."
             raise SettingError("a limit, and nobody to tell", expected, next_step, at=("max_lag",))
         return self
 

@@ -34,8 +34,8 @@ def summed(found: pa.Table) -> pa.Table:
 
 
 def summary(found: pa.Table) -> Iterator[Segment]:
-    """The segments of `summed`, one after another."""
-    for topic, partition, producer, *others, _ in tuples_of(summed(found), SEGMENT.names):
+    """Yield the segments of `summed`, one after another."""
+    for topic, partition, producer, *others, _ in tuples_of(found, SEGMENT.names):
         yield Segment((topic, partition, producer), *others)
 
 
