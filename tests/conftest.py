@@ -88,8 +88,6 @@ _numbers = count()
 
 
 class Events:
-    """A report that keeps its events."""
-
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, object]]] = []
 
@@ -106,7 +104,6 @@ class Events:
 
 @pytest.fixture(scope="session")
 def own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Where the tables of this test process are, unless a test says otherwise."""
     with STARTED[PLACE](tmp_path_factory.mktemp(PLACE)) if PLACE in STARTED else in_folder() as found:
         yield found
 
@@ -131,7 +128,6 @@ def spark(own_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the one S3 store of the test process."""
     with object_store(tmp_path_factory.mktemp("store")) as port:
         yield port
 
@@ -153,7 +149,6 @@ def reaching(spark: SparkSession) -> Iterator[Callable[[str, S3Storage], None]]:
 
 @pytest.fixture(scope="session")
 def place(own_place: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Where the tables of a test are."""
     asked = getattr(request, "param", PLACE)
     if asked == PLACE:
         yield own_place
@@ -219,7 +214,6 @@ def histories(spark: SparkSession, place: Place, request: pytest.FixtureRequest)
 
 @pytest.fixture
 def prepared(histories: Histories, tmp_path: Path) -> Callable[[History], Run]:
-    """Copies a history to where `run` and `new_run` have their tables."""
     return lambda history: histories.copy(history, tmp_path / "lakehouse")
 
 
@@ -249,7 +243,6 @@ def new_run(tmp_path: Path, run_at: Callable[[Path], Run]) -> Callable[[], Run]:
 
 @pytest.fixture
 def run(new_run: Callable[[], Run]) -> Run:
-    """One run over an empty lakehouse."""
     return new_run()
 
 
@@ -268,7 +261,6 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
-    """The one broker of the test process."""
     with LocalBroker() as started:
         yield started
 

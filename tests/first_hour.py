@@ -58,7 +58,6 @@ SAYS: tuple[tuple[str, ...], ...] = (
 
 
 def steps() -> list[re.Match[str]]:
-    """The commands of the page, each with what the page shows of it."""
     return list(_STEP.finditer(PAGE.read_text(encoding="utf-8")))
 
 
@@ -74,11 +73,7 @@ def own_broker(folder: Path) -> Iterator[str]:
 
 
 def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    """Run every command in a folder, with another port than the page's, check what it prints, and yield both.
-
-    Raises:
-        AssertionError: A command printed something else, or failed.
-    """
+    """Run every command in a folder, with another port than the page's, check what it prints, and yield both."""
     page = PAGE.read_text(encoding="utf-8")
     (folder / "orders.py").write_text(_PRODUCER.findall(page)[0], encoding="utf-8")
     for step, says in zip(steps(), SAYS, strict=True):

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from bench import page
-from bench.endless import percentile
 from bench.keys import keys_of, murmur2, partition_of
 from bench.peers.figures import peers_table
 from bench.peers.job import PREPARE, RUN, Answer, Job
 from bench.peers.outcome import Outcome
 from bench.peers.process import PeerFailedError, Process
-from bench.peers.registry import CHECKED, CLEAN, FEW, MANY, PEERS, SWAPPED, TIMED
+from bench.peers.registry import CHECKED, FEW, PEERS, SWAPPED, TIMED
 from bench.peers.rounds import Found
 from bench.peers.sizes import Watch, topic_bytes, written
 from bench.sitting import Measurement, RoundStart, Sitting, WrongResultError
@@ -60,21 +59,6 @@ def test_a_job_and_an_answer_are_read_as_they_were_written() -> None:
 def test_a_peer_that_says_so_or_ends_has_failed(tmp_path: Path, script: str, job: str, said: str) -> None:
     with Process([sys.executable, "-c", script], tmp_path / "log") as process, pytest.raises(PeerFailedError, match=said):
         process.ask(Job(job))
-
-
-def test_a_row_has_the_median_of_the_rounds_and_the_worst_of_the_counted_results() -> None:
-    late = replace(OURS, round=0, input=SWAPPED.name, counts=replace(EXACT, held=8))
-    runs = [
-        OURS,
-        replace(OURS, round=2, seconds=2.0),
-        replace(OURS, round=3, seconds=5.0),
-        late,
-        replace(late, input=CLEAN.name),
-    ]
-    on_many = replace(OURS, input=MANY.name, seconds=8.0, peak_bytes=9)
-    row = "| Tidemark, Silver load | Bronze | yes: 8 held (no duplicates) | 250,000 | 125,000 | 1,000 | 0.01 |\n"
-    assert row in peers_table([*runs, on_many], {})
-    assert percentile([float(n) for n in range(1, 101)], 99) == 99.0
 
 
 def test_a_peer_that_ends_in_a_topic_is_shown_with_its_copy_and_its_own_results() -> None:

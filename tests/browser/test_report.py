@@ -39,7 +39,6 @@ def number(shown: str) -> int:
 
 
 def report_of(lake: Path, folder: Path) -> Path:
-    """Write the report of a lake into a folder by the command line."""
     config, file = write_config(folder, root=str(lake)), folder / "report.html"
     assert main(["report", "--config", str(config), "--offline", "-o", str(file)]) == 0
     return file
@@ -60,7 +59,6 @@ def report(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium. Without one the tests are skipped, and say how to get one."""
     if browsers.executable() is None:
         pytest.skip(browsers.MISSING)
     with browsers.open_browser() as opened:

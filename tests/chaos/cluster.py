@@ -86,21 +86,17 @@ def wait_for(what: str, found: Callable[[], T | None], errors: tuple[type[Except
 
 
 class Node:
-    """A process behind proxies, which may be killed and started again."""
-
     def __init__(self, launch: Callable[[], subprocess.Popen[bytes]], *proxies: Proxy) -> None:
         self._launch, self._proxies = launch, proxies
         self.process = launch()
 
     def start(self) -> None:
-        """Start it unless it runs; it answers some seconds later."""
         if self.process.poll() is not None:
             self.process = self._launch()
         for proxy in self._proxies:
             proxy.accept()
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end; its ports refuse connections from then on."""
         self.process.kill()
         self.process.wait()
         for proxy in self._proxies:
@@ -116,20 +112,16 @@ class Broker(Node):
 
 
 class Cluster:
-    """The brokers by their id, and their addresses, through the proxies."""
-
     def __init__(self, brokers: Mapping[int, Broker], bootstrap_servers: str) -> None:
         self.brokers, self.bootstrap_servers = brokers, bootstrap_servers
 
     def create_topic(self, topic: str, config: Mapping[str, str]) -> None:
-        """Create a topic of one partition on all brokers, and return once all are in sync."""
         wanted = NewTopic(topic, num_partitions=1, replication_factor=REPLICAS, config=dict(config))
         admin = admin_of(self.bootstrap_servers)  # named: an admin client that is collected too early never answers
         admin.create_topics([wanted])[topic].result(PATIENCE_SECONDS)
         self.await_in_sync(topic)
 
     def delay(self, milliseconds: int) -> None:
-        """Delay the brokers' answers, to clients and to each other."""
         for broker in self.brokers.values():
             broker.clients.delay_seconds = broker.peers.delay_seconds = milliseconds / 1000
 
@@ -143,7 +135,6 @@ class Cluster:
         self.await_in_sync(topic)
 
     def leader(self, topic: str) -> Broker:
-        """The broker that leads the topic's partition."""
         return self.brokers[self._partition(topic)[0]]
 
     def await_in_sync(self, topic: str, replicas: int = REPLICAS) -> None:
@@ -156,7 +147,6 @@ class Cluster:
         wait_for(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
 
     def _partition(self, topic: str) -> tuple[int, int]:
-        """The leader, -1 for none, and the number of replicas in sync."""
         partition = admin_of(self.bootstrap_servers).list_topics(topic, timeout=5).topics[topic].partitions[0]
         return partition.leader, len(partition.isrs)
 
@@ -174,7 +164,6 @@ class Faults:
     is_sending: Callable[[], bool]
 
     def leader_killed(self) -> None:
-        """Kill the leader."""
         self.leader.kill()
 
     def tcp_killed(self) -> None:
@@ -227,7 +216,6 @@ def _kill_sockets(which: str) -> int:
 
 
 def admin_of(servers: str) -> AdminClient:
-    """An admin client that logs nothing."""
     quiet = logging.getLogger("tidemark.chaos.admin")
     quiet.disabled = True
     return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": 5_000}, logger=quiet)
@@ -235,7 +223,6 @@ def admin_of(servers: str) -> AdminClient:
 
 @contextlib.contextmanager
 def start_cluster() -> Iterator[Cluster]:
-    """Start the cluster, and kill every process of it at the end."""
     with contextlib.ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True)
         root, controller = Path(stack.enter_context(made)), free_port()

@@ -47,7 +47,7 @@ _PROPERTIES = {  # as Java's client and librdkafka both name them
 
 
 class StuckError(Exception):
-    """A sender or a reader ended or stopped where it should not."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,6 @@ class Log:
         return np.concatenate(([True], self.numbers[1:] > highest[:-1]))
 
     def is_first(self) -> NDArray[np.bool_]:
-        """For each record, whether its number comes for the first time."""
         found = np.zeros(len(self.numbers), np.bool_)
         found[np.unique(self.numbers, return_index=True)[1]] = True
         return found
@@ -105,7 +104,6 @@ class Log:
 
 
 def log_of(servers: str, topic: str) -> Log:
-    """Read a topic's only partition, or raise `TimeoutError`."""
     found = records_of(servers, topic, isolation="read_uncommitted")
     numbers, offsets = [int(record.value or b"") for record in found], [record.offset for record in found]
     return Log(np.array(numbers, np.int64), np.array(offsets, np.int64))
@@ -132,7 +130,7 @@ class Lab(ABC):
 
     @abstractmethod
     def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
-        """The topic, and the one that Bronze reads."""
+        pass
 
     def run(self, planned: Planned) -> Ran:
         """Make a run, or raise `UnfitError`, or `StuckError` also where the topic is empty and cannot be compared."""
@@ -162,8 +160,6 @@ class Lab(ABC):
 
 
 class KafkaLab(Lab):
-    """A cluster of Kafka, and the compiled Java sender."""
-
     def __init__(self, kafka: cluster.Cluster, libraries: str, folder: Path) -> None:
         super().__init__(kafka.bootstrap_servers, libraries, folder)
         self._kafka = kafka
@@ -188,8 +184,6 @@ class KafkaLab(Lab):
 
 
 class PulsarLab(Lab):
-    """Pulsar, a Kafka broker for the copies of its topics, and the compiled programs of the folder `pulsar`."""
-
     def __init__(self, started: pulsar.Cluster, servers: str, libraries: str, folder: Path) -> None:
         super().__init__(servers, libraries, folder)
         self._pulsar = started
@@ -214,7 +208,6 @@ class PulsarLab(Lab):
             self._pulsar.heal()
 
     def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
-        """Read the topic and copy it. The copier is killed halfway and started again, so Kafka gets some records twice."""
         file = folder / "numbers"
         _run_to_end(self._program("PulsarReader", planned, folder, str(file)), folder / "reader.log")
         numbers = np.array(file.read_bytes().split(), np.int64)
@@ -231,21 +224,18 @@ class PulsarLab(Lab):
         return Log(numbers, np.arange(len(numbers))), log_of(self._servers, planned.topic)
 
     def _program(self, name: str, planned: Planned, folder: Path, *arguments: str) -> list[str]:
-        """The command of a program of the folder `pulsar`."""
         java = pulsar.java(folder, self._libraries)
         return [*java, name, self._pulsar.service_url, f"persistent://{_path_of(planned)}", *arguments]
 
 
 @contextlib.contextmanager
 def start_kafka_lab() -> Iterator[Lab]:
-    """Start the lab on Kafka."""
     with _compiled("Sender.java", broker_classpath()) as (libraries, folder), cluster.start_cluster() as kafka:
         yield KafkaLab(kafka, libraries, folder)
 
 
 @contextlib.contextmanager
 def start_pulsar_lab() -> Iterator[Lab]:
-    """Start the lab on Pulsar."""
     with (
         _compiled("pulsar/*.java", os.pathsep.join((pulsar.classpath(), broker_classpath()))) as (libraries, folder),
         pulsar.start_cluster(libraries) as started,
@@ -308,7 +298,6 @@ def next_line(process: subprocess.Popen[bytes]) -> bytes | None:
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log."""
     return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
 
@@ -335,12 +324,10 @@ def command_of(planned: Planned, servers: str, *, classpath: str, folder: Path) 
 
 
 def _path_of(planned: Planned) -> str:
-    """The topic in Pulsar, with its namespace."""
     return f"{pulsar.NAMESPACES[planned.Idempotence]}/{planned.topic}"
 
 
 def _run_to_end(command: list[str], output: Path) -> None:
-    """Run a program that has to succeed, or raise `StuckError`."""
     with output.open("wb") as file:
         done = subprocess.run(command, stdout=file, stderr=file, check=False, timeout=_MOST_SECONDS)
     if done.returncode != 0:

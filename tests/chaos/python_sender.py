@@ -24,7 +24,6 @@ class Plain:
         self._producer, self._most_open, self._open, self._note = Producer(properties), most_open, 0, note
 
     def send(self, topic: str, number: int) -> None:
-        """Send one record, once there is room."""
         while self._open >= self._most_open:
             self._producer.poll(0.1)
         self._open += 1
@@ -37,7 +36,6 @@ class Plain:
         self._open -= 1
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged or refused."""
         while self._producer.flush(10.0):
             pass
 
@@ -50,7 +48,6 @@ class Kit:
         self._sender, self._room, self._note = Sender(properties, "chaos", Given()), Semaphore(most_open), note
 
     def send(self, topic: str, number: int) -> None:
-        """Send one record, once there is room."""
         self._room.acquire()
         text = b"%d" % number
         sent = self._insist(lambda: self._sender.send(topic, text, text, partition=0, sequence=number))
@@ -62,11 +59,9 @@ class Kit:
         self._room.release()
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged."""
         self._insist(self._sender.flush)
 
     def _insist(self, act: Callable[[], T]) -> T:
-        """Act; after a failed delivery recover, and act again."""
         for nth in range(_MOST_RECOVERIES):
             try:
                 for sent in self._sender.recover() if nth else ():
@@ -78,7 +73,6 @@ class Kit:
 
 
 def main() -> None:
-    """Send, and write down the fate of each record."""
     file, topic, *numbers, rate, fates_file, name = sys.argv[1:]
     first, records, flushed, struck_at, most_open = map(int, numbers)
     properties = dict(line.split("=", 1) for line in Path(file).read_text(encoding="utf-8").splitlines())

@@ -119,7 +119,6 @@ class Row(Planned):
 
     @property
     def findings(self) -> set[str]:
-        """The findings of `tidemark order`."""
         return set(self.Findings.split()) - {NONE}
 
     @property
@@ -138,7 +137,6 @@ class Row(Planned):
 
 
 def append(file: Path, rows: Iterable[Row]) -> None:
-    """Add rows to the file, and create it first if needed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, [each.name for each in fields(Row)], lineterminator="\n")
@@ -148,7 +146,6 @@ def append(file: Path, rows: Iterable[Row]) -> None:
 
 
 def read(file: Path) -> list[Row]:
-    """The rows of the file; none if it does not exist."""
     if not file.exists():
         return []
     kinds: dict[str, Any] = {each.name: each.type for each in fields(Row)}
@@ -176,7 +173,6 @@ def missed_marks(rows: Sequence[Row]) -> list[str]:
 
 
 def _missed_by(row: Row) -> Iterator[str]:
-    """The marks of each run."""
     if row.Wrong:
         yield row.Wrong
     if row.Fault != "unclean_election":

@@ -63,7 +63,6 @@ def main() -> int:
 
 
 def _make_runs(lab: Lab, left: Sequence[Planned]) -> None:
-    """Make runs on one cluster until all are made, or the cluster does not recover."""
     from lakehouse.spark.session import open_session
 
     pending: list[Ran] = []

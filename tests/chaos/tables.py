@@ -40,10 +40,7 @@ BY_COPIER: Numbers = {"producer": {"header": "producer"}, "sequence": {"header":
 def outcomes(
     spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, numbers: Numbers
 ) -> dict[str, dict[str, Any]]:
-    """Take all topics through the pipeline, under each policy for late records, and compare: the columns of each topic's row.
-
-    Bronze is read once: *accept* continues from a copy of its table and checkpoint. Only *accept* goes on to the gate and Gold.
-    """
+    """Take all topics through the pipeline, under each policy for late records: the columns of each topic's row."""
 
     def job(policy: str, *, is_strict: bool = False) -> Job:
         """One policy's pipeline; the gate of a strict one fails over a single duplicate, late, missing or colliding record."""
@@ -141,7 +138,6 @@ def _compare_tables(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[
 
 
 def _by_topic(spark: SparkSession, table: str) -> dict[str, NDArray[Any]]:
-    """Offset, sequence, and whether it was late, of each topic's rows, by offset."""
     columns = ("topic", "offset", "sequence", "int(arrival = 'late') AS is_late")
     rows = spark.read.table(table).selectExpr(*columns).toArrow().to_pandas().sort_values("offset")
     return {str(topic): own.drop(columns="topic").to_numpy() for topic, own in rows.groupby("topic")}

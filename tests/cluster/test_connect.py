@@ -54,7 +54,6 @@ print(json.dumps([first, codes, counts]))
 
 
 def run_all(config: Path, root: Path, url: str) -> dict[str, int]:
-    """Run all commands in a client of the server, and count the rows of tables by their names."""
     arguments = [json.dumps(_COMMANDS), json.dumps(_NAMES), str(config), str(root), _ZONE]
     command = [sys.executable, "-c", _PROGRAM, *arguments]
     environment = {**os.environ, "SPARK_REMOTE": url}

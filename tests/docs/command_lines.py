@@ -40,7 +40,6 @@ class Line:
 
     @property
     def program(self) -> str:
-        """What the line runs."""
         return _BEFORE.sub("", self.text).split()[0]
 
     def words(self, **stands_for: str) -> list[str]:
@@ -58,19 +57,16 @@ def documents() -> dict[str, str]:
 
 
 def blocks() -> list[tuple[str, str, str]]:
-    """Return the document, the language and the text of every code block."""
     return [(name, block["language"], block["body"]) for name, text in documents().items() for block in _FENCE.finditer(text)]
 
 
 def in_blocks() -> list[Line]:
-    """Return the command lines in the shell blocks of all documents, each once for each document."""
     of_shell = ((name, re.sub(r"\\\n\s*", "", body)) for name, language, body in blocks() if language in SHELL)
     lines = (Line(name, re.sub(r"(^|\s+)# .*", "", line).strip()) for name, body in of_shell for line in body.splitlines())
     return list(dict.fromkeys(line for line in lines if line.text))
 
 
 def in_text() -> list[Line]:
-    """Return the command lines that are in the text of all documents as code."""
     found = ((name, span) for name, text in documents().items() for span in _SPAN.findall(_FENCE.sub("", text)))
     return list(dict.fromkeys(Line(name, " ".join(span.replace("\\|", "|").split())) for name, span in found))
 
@@ -81,11 +77,7 @@ def _commands() -> Any:
 
 
 def parse(words: list[str]) -> None:
-    """Parse the words after `tidemark` as the command line does, with typer's errors, and start nothing.
-
-    Raises:
-        LookupError: The words are no command, or those of a group.
-    """
+    """Parse the words after `tidemark` as the command line does, with typer's errors; a `LookupError` for no command."""
     command = _commands()
     rest = list(words)
     while hasattr(command, "commands"):

@@ -29,7 +29,6 @@ _READ_BY_OURS = {"kafka.starting_offsets": "text, or mapping", "kafka.properties
 
 
 def commands_page(text: str) -> str:
-    """Return the page of commands with everything below its line written anew."""
     head, line, _ = text.partition(_HEAD)
     return head + line + "\n" + "\n".join(_commands())
 
@@ -45,7 +44,6 @@ def _commands() -> Iterator[str]:
 
 
 def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every command below a command or group, with the words that call it."""
     if not hasattr(command, "commands"):
         yield path, command
         return
@@ -54,7 +52,6 @@ def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def decisions_page(text: str) -> str:
-    """Return the list of decisions with a line for each page."""
     head, line, _ = text.partition(_HEAD)
     pages = {file.name: file.read_text(encoding="utf-8").partition("\n")[0] for file in sorted(DECISIONS.parent.glob("0*.md"))}
     return head + line + "\n" + "".join(f"- [{title.removeprefix('# ')}]({name})\n" for name, title in pages.items())
@@ -114,7 +111,6 @@ PAGES = {COMMANDS: commands_page, KEYS: keys_page, DECISIONS: decisions_page}
 
 
 def main() -> None:
-    """Write the generated parts of all pages anew."""
     for file, written in PAGES.items():
         file.write_text(written(file.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -13,13 +13,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-IN_ROOT = {
-    "README.md": "index.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "CHANGELOG.md": "changelog.md",
-    "LICENSE": "LICENSE",
-}
+IN_ROOT = {"README.md": "index.md", "LICENSE": "LICENSE"}
+IN_ROOT |= {f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "security", "changelog")}
 """Documents beside `docs/`, and what the site calls them."""
 _FROM_ROOT = {page: name for name, page in IN_ROOT.items()}
 _CODE_OR_LINK = re.compile(
@@ -29,14 +24,12 @@ _CODE_OR_LINK = re.compile(
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the documents of the root."""
     for name, page in IN_ROOT.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Turn the links of a document into those of the site."""
     return relinked(markdown, page.file.src_uri)
 
 

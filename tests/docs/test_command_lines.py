@@ -35,7 +35,6 @@ TARGETS = re.findall(r"(?m)^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(enco
 
 
 def require_taken(line: Line) -> None:
-    """Fail unless `tidemark` or `make` takes the line."""
     program, *words = line.words()
     if program == "make":
         assert words[0] in TARGETS, line

@@ -26,7 +26,6 @@ def test_the_readme_is_short_and_what_is_written_from_the_code_is_current() -> N
 
 
 def loaded(page: str) -> list[str]:
-    """The addresses that a page of the site loads from."""
     tags = re.findall(r"<(?:script|img|source|iframe|link|video|audio|object|embed)\b[^>]*>", page)
     return [url for tag in tags for url in re.findall(r"\b(?:src|href|srcset|data)=[\"']?([^\"'>]+)", tag)]
 
@@ -40,7 +39,6 @@ def leaked(page: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
     said = build(ROOT, folder)
     assert (folder / "index.html").is_file(), said
@@ -48,7 +46,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(root: Path, folder: Path) -> str:
-    """Build a site into a folder, and return what the builder said."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)

@@ -16,7 +16,6 @@ ADDRESS = "localhost:9092"
 
 
 def block(language: str, holding: str) -> str:
-    """The block of README that holds a text."""
     return next(body for name, found, body in blocks() if (name, found) == ("README.md", language) and holding in body)
 
 

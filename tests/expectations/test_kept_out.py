@@ -53,7 +53,6 @@ run = copy_of(published)
 
 
 def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tuple[int, int]]:
-    """Offset and load of what Gold has."""
     rows = spark.read.table(run.table(name).sql).orderBy("offset").collect()
     return [(row["offset"], row["load_seq"]) for row in rows]
 

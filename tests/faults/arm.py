@@ -26,8 +26,6 @@ _STRUCK_TWICE_SHARE, _WHOLE_SHARE = 0.5, 0.2
 
 @dataclass
 class Arm:
-    """One pipeline whose processes are killed."""
-
     servers: str
     topic: str
     folder: Path  # of its tables, config and logs
@@ -45,11 +43,9 @@ class Arm:
 
     @property
     def root(self) -> Path:
-        """The folder of the tables."""
         return self.folder / "lakehouse"
 
     def config(self) -> Path:
-        """Write the config."""
         kafka = {"bootstrap_servers": self.servers, "topics": [self.topic]}
         policies = {"max_quarantined_share": 1}  # a share of the stream may be resent records only
         place = self.lakehouse or {"root": str(self.root)}
@@ -57,7 +53,6 @@ class Arm:
 
     @property
     def kills(self) -> int:
-        """The number of kills so far."""
         return self.struck.total()
 
     def strike(self, pool: Pool, *, is_double: bool) -> None:
@@ -88,7 +83,6 @@ class Arm:
         return draw(self.source, is_double=is_double, stages=stages if stage is None else (stage,))
 
     def _lead_up(self, pool: Pool, stage: str | None) -> bool:
-        """Run the stages before one in a process that nobody kills, and return whether they succeed."""
         if stage is None:
             return True
         if self._steady is None:
@@ -123,7 +117,6 @@ class Arm:
         self.last = self.refused[-1]
 
     def measure_pair(self, pool: Pool, send: Sequence[list[Any]]) -> None:
-        """Time a fresh process after a kill, and one after a run that succeeded, with as many new records."""
         pool.fill()
         pool.rest()
         seconds = []
@@ -144,7 +137,6 @@ def finish(runner: Runner, pool: Pool) -> dict[str, Any]:
 
 
 def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
-    """Compare the tables with the reference and with each other, in a new session if none is given."""
     settings = load_settings(arm.config(), None)
     lakehouse = Lakehouse.of(settings)
     with reporting() as report:
@@ -159,7 +151,6 @@ def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
 
 
 def _first_to_work(runners: Sequence[Runner]) -> int:
-    """The index of the runner with the lock: the first that reports a stage."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until:
         for place, runner in enumerate(runners):

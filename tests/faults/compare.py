@@ -25,15 +25,12 @@ from tests.support.topics import records_of
 
 
 class Logged(NamedTuple):
-    """A record of the broker's log, with a hash of key and value."""
-
     seen: Seen
     key: bytes
     content: int
 
 
 def read_log(servers: str, topic: str) -> list[Logged]:
-    """Read every record of the topic by a plain consumer."""
     log = []
     for partition, offset, key, value, headers in records_of(servers, topic):
         seen = Seen(topic, partition, offset, _sequence(headers), payload=f"{key or b''!r}{value or b''!r}")
@@ -42,7 +39,6 @@ def read_log(servers: str, topic: str) -> list[Logged]:
 
 
 def _sequence(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
-    """The number in the header, if there is exactly one."""
     texts = {text for name, text in headers if name == EVENTS_HEADER}
     text = texts.pop() if len(texts) == 1 else None
     return int(text) if text and text.isdigit() else None
@@ -53,11 +49,7 @@ def _hash(key: bytes | None, value: bytes | None) -> int:
 
 
 def compare(spark: SparkSession, run: Run, log: Sequence[Logged]) -> dict[str, dict[str, int]]:
-    """Compare each table with the reference.
-
-    Returns:
-        For each table the expected and held rows or records, and those lost, twice and wrong.
-    """
+    """For each table the rows or records that the reference expects and those held, and those lost, twice and wrong."""
     reference = Reference().take(each.seen for each in log)
     kept = {each.seen.place[1:]: each for each in log if each.seen.place in reference.silver}
     silver = Counter((*place, each.seen.sequence, each.content) for place, each in kept.items())
@@ -95,7 +87,6 @@ def compare(spark: SparkSession, run: Run, log: Sequence[Logged]) -> dict[str, d
 
 
 def classes(spark: SparkSession, run: Run) -> dict[str, int]:
-    """The stream's records by class, as the ledger counts them."""
     names = ("records", *KEPT[:1], "duplicate", "late", "collision", "invalid", "replay")
     row = spark.read.table(run.table(SILVER_LOADS).sql).groupBy().sum(*names).collect()[0]
     return {name: row[f"sum({name})"] for name in names}

@@ -15,11 +15,7 @@ from tests.support.small_config import write_config
 
 
 class Disk:
-    """A small disk of its own.
-
-    Args:
-        folder: Where it is mounted.
-    """
+    """A small disk of its own, mounted on a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._filler = folder / "filler"
@@ -29,19 +25,16 @@ class Disk:
             pytest.skip(f"no disk may be mounted here: {done.stderr.decode().strip()}")
 
     def fill(self) -> None:
-        """Leave no byte free."""
         with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
             while filler.write(b"\0" * 65536):
                 pass
 
     def clear(self) -> None:
-        """Make room again."""
         self._filler.unlink()
 
 
 @pytest.fixture
 def disk() -> Iterator[Callable[[Path], Disk]]:
-    """Mounts disks."""
     folders: list[Path] = []
 
     def mounted(folder: Path) -> Disk:
@@ -80,5 +73,4 @@ def team(start_runner: Callable[..., Runner]) -> list[Runner]:
 
 @pytest.fixture
 def root(tmp_path: Path, place: Place) -> list[str]:
-    """The setting that names the tables of `new_run`."""
     return [f"lakehouse={json.dumps(place.config(tmp_path / 'lakehouse'))}"]

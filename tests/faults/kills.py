@@ -34,16 +34,9 @@ TABLES = (
 
 _PACKAGES = ("bronze", "silver", "expectations", "gold")
 _POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
-_OF_LATEST = {"gold.by_stream", "gold.latest_anew"}
 _ELSEWHERE = {
-    "bronze.topics_noted",
-    "bronze.carried_on",
-    "bronze.begun_anew",
-    "gate.kept_aside",
-    "gold.model_made",
-    "gold.replaced",
-    "gold.withdrawn",
-    *_OF_LATEST,
+    *("bronze.topics_noted", "bronze.carried_on", "bronze.begun_anew", "gate.kept_aside"),
+    *("gold.model_made", "gold.replaced", "gold.withdrawn", "gold.by_stream", "gold.latest_anew"),
 }
 """Crash points of a first read, odd timestamps, rows kept out of Gold, models, rebuilds, restores, keys of several streams."""
 _BEFORE, _AFTER = ("link,linkat", "%%stat")
@@ -63,13 +56,10 @@ def crash_points() -> list[str]:
 
 @dataclass
 class Durations:
-    """How long each stage takes, as learned from runs that got through it, in seconds."""
-
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, _GUESSED_SECONDS))
     _started: dict[str, float] = field(default_factory=dict)
 
     def learn(self, event: dict[str, Any]) -> None:
-        """Take the beginning or the end of a stage."""
         stage, _, what = event["event"].partition(".")
         if stage in self.seconds and what == "started":
             self._started[stage] = event["at"]
@@ -80,22 +70,16 @@ class Durations:
 
 @dataclass(frozen=True)
 class Moment:
-    """Some time after a stage has started, as a share of what it takes.
-
-    Attributes:
-        stage: The stage.
-        share: 0 to 1.
-        is_python_alone: Whether the JVM is left to find out by itself.
-    """
+    """Some time after a stage has started, as a share of what it takes."""
 
     stage: str
     share: float
-    is_python_alone: bool = False
+    is_python_alone: bool = False  # the JVM is left to find out by itself
 
     crash_at = None
 
     def prepare(self, runner: Runner, root: Path) -> None:
-        """Nothing to prepare."""
+        pass
 
     def strike(self, runner: Runner, durations: Durations) -> str | None:
         """Wait for the moment and kill; what was struck, or None where the run ended first."""
@@ -123,21 +107,16 @@ NEVER = Moment("gold", 1_000)
 
 @dataclass(frozen=True)
 class Point:
-    """A crash point of the code, where the process kills itself.
-
-    Attributes:
-        crash_at: Its name.
-    """
+    """A crash point of the code, where the process kills itself."""
 
     crash_at: str
 
     @property
     def stage(self) -> str:
-        """The stage that comes to it."""
         return self.crash_at.partition(".")[0]
 
     def prepare(self, runner: Runner, root: Path) -> None:
-        """Nothing to prepare."""
+        pass
 
     def strike(self, runner: Runner, durations: Durations) -> str | None:
         """Wait until it has died; None where the run never came to the point."""
@@ -155,12 +134,7 @@ class Point:
 
 @dataclass
 class Commit:
-    """The link that makes a Delta commit: the JVM dies as it asks for it, or at once after it.
-
-    Attributes:
-        table: The table that is committed to.
-        is_after: Whether the link is made.
-    """
+    """The link that makes a Delta commit: the JVM dies as it asks for it, or at once after it."""
 
     table: str
     is_after: bool
@@ -171,11 +145,9 @@ class Commit:
 
     @property
     def stage(self) -> str:
-        """The stage that commits to the table."""
         return self.table.partition("_")[0]
 
     def prepare(self, runner: Runner, root: Path) -> None:
-        """Have the JVM struck at its call about the file of the table's next version, or of that file's checksum."""
         folder = root / self.table
         self._file = folder / "_delta_log" / f"{last_version(folder) + 1:020}.json"
         calls = _AFTER if self.is_after else _BEFORE
@@ -204,7 +176,6 @@ class Commit:
         raise StuckError(f"Neither died at the commit to {self.table} nor ended. {runner.last_words()}")
 
     def _ends(self, done: dict[str, Any]) -> bool:
-        """Whether a run that failed did so because its JVM is dead."""
         assert self._tracer is not None
         if done["exit_code"] in (0, AnotherWriterError.exit_code):
             return False
@@ -227,10 +198,6 @@ def draw(source: random.Random, *, is_double: bool = False, stages: Sequence[str
 
 
 def require_end(runner: Runner, event: dict[str, Any]) -> None:
-    """Raise unless a run got through, or left because another writes: a JVM that outlived its Python for a moment.
-
-    Raises:
-        StuckError: It failed.
-    """
+    """Raise `StuckError` unless a run got through, or left because another writes: a JVM that outlived its Python."""
     if event["event"] == "gone" or event["exit_code"] not in (0, AnotherWriterError.exit_code):
         raise StuckError(f"A run ended with {event}. {runner.last_words()}")

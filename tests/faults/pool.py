@@ -23,25 +23,13 @@ _SMALL = "-XX:MaxNewSize=256m"
 
 
 class StuckError(Exception):
-    """A process ended, or did not go on, where neither was asked for."""
+    pass
 
 
 class Runner:
-    """A process of the long run and its JVM, see `tests.faults.runner`.
+    """A process of the long run and its JVM, see `tests.faults.runner`. Its stderr goes to the log.
 
-    Args:
-        config: The pipeline's YAML file.
-        log: Where its stderr goes.
-        arguments: Further arguments.
-        is_mortal: Whether it is to die soon, so that compiling does not pay.
-        prefix: A command that starts it.
-        environment: Further variables.
-
-    Attributes:
-        stage: The stage that its last event named; None before the first.
-        is_used: Whether it ran before.
-        is_gone: Whether it has said its last word.
-        jvm: The process id of its JVM, once it is ready.
+    A mortal one is to die soon, so that compiling does not pay. `prefix` is a command that starts it.
     """
 
     def __init__(
@@ -54,10 +42,9 @@ class Runner:
         prefix: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.stage: str | None = None
-        self.is_used = False
-        self.is_gone = False
-        self.jvm = 0
+        self.stage: str | None = None  # which the last event named
+        self.is_used = self.is_gone = False
+        self.jvm = 0  # its process id, once it is ready
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
@@ -84,7 +71,6 @@ class Runner:
         self._events.put({"event": "gone"})
 
     def next_event(self, until: float) -> dict[str, Any] | None:
-        """The next thing it said; None where it says nothing until then, by the monotonic clock."""
         try:
             event = self._events.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
@@ -94,15 +80,10 @@ class Runner:
         return event
 
     def put_back(self, event: dict[str, Any]) -> None:
-        """Let the next one who asks have the event."""
         self._events.queue.appendleft(event)
 
     def wait_for(self, *names: str) -> dict[str, Any]:
-        """The next event of one of these names.
-
-        Raises:
-            StuckError: None came.
-        """
+        """The next event of one of these names; a `StuckError` if none comes."""
         until = time.monotonic() + _PATIENCE_SECONDS
         while (event := self.next_event(until)) is not None:
             if event["event"] in names:
@@ -112,16 +93,13 @@ class Runner:
         raise StuckError(f"Waited for {' or '.join(names)}, in vain. {self.last_words()}")
 
     def get_ready(self) -> None:
-        """Wait until its session is open."""
         self.jvm = self.wait_for("ready")["jvm"]
 
     def go(self, **order: str | bool | list[str] | None) -> None:
         """Start a run.
 
-        Args:
-            order: crash_at, stop_at: the crash point that it dies or stands still at. waits: whether it starts as soon as
-                another run has ended, instead of giving up. stage: one stage alone. config: another config. settings:
-                `key=value`, over those of the config. is_locked: whether it takes the root's lock, as it does by default.
+        `crash_at` and `stop_at` are the crash points at which it dies or stands still. With `waits` it starts as soon as
+        another run has ended, instead of giving up. `stage`, `config`, `settings` and `is_locked` (by default) are those of the run.
         """
         self.stage, self.is_used = None, True
         assert self.process.stdin is not None
@@ -129,7 +107,6 @@ class Runner:
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL to the process and its JVM at once."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -140,24 +117,15 @@ class Runner:
             self.process.stdin.close()
 
     def kill_python(self) -> None:
-        """SIGKILL to the process alone; its JVM finds out by itself."""
         self.process.kill()
         self.process.wait()
 
     def last_words(self) -> str:
-        """The end of its stderr."""
         return self._log.read_text(errors="replace")[-3000:]
 
 
 class Pool:
-    """So many processes, started ahead.
-
-    Args:
-        config: The pipeline's YAML file.
-        folder: Where logs go.
-        size: How many are kept ready.
-        arguments: Further arguments of each.
-    """
+    """So many processes, started ahead."""
 
     def __init__(self, config: Path, folder: Path, size: int, arguments: tuple[str, ...] = ()) -> None:
         self._config, self._folder, self._size, self._arguments = config, folder, size, arguments
@@ -181,7 +149,6 @@ class Pool:
         self._dead = [each for each in self._started if each.process.poll() is not None]
 
     def fill(self, more: int = 0) -> None:
-        """Start what is missing."""
         while len(self._waiting) < self._size + more:
             runner = Runner(self._config, self._next_log(), arguments=self._arguments)
             self._started.append(runner)
@@ -200,14 +167,12 @@ class Pool:
         return runner
 
     def start_steady(self) -> Runner:
-        """One beside the others, that is to live."""
         runner = Runner(self._config, self._next_log(), arguments=self._arguments, is_mortal=False)
         self._started.append(runner)
         runner.get_ready()
         return runner
 
     def give_back(self, runner: Runner) -> None:
-        """Take back one that ended its run."""
         self._waiting.insert(0, runner)
 
     def rest(self) -> None:

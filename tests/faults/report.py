@@ -19,13 +19,11 @@ RECOVERY_SECONDS = 5.0
 
 
 def log(line: str) -> None:
-    """Print a line with the time."""
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stdout.flush()
 
 
 def result(options: argparse.Namespace, control: Arm, ours: Arm, spark: SparkSession) -> dict[str, Any]:
-    """The raw numbers of the page."""
     extra = [after - clean for after, clean in ours.pairs]
     return {
         "date": datetime.now(UTC).strftime("%a %b %e %H:%M:%S UTC %Y"),
@@ -55,14 +53,12 @@ def _of(arm: Arm) -> dict[str, Any]:
 
 
 def write(page: Path, found: dict[str, Any]) -> None:
-    """Write the page, and the raw numbers as a JSON file of the same name."""
     page.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     page.write_text(page_of(found), encoding="utf-8")
     log(f"{'It counts' if found['counts'] else 'IT DOES NOT COUNT'}: see {page}")
 
 
 def page_of(found: dict[str, Any]) -> str:
-    """The page."""
     ours, control, extra = found["ours"], found["control"], found["recovery_extra_seconds"]
     harm = control["tables"]["silver_records"]
     tables = [

@@ -34,7 +34,6 @@ _KILLS_PER_ROUND = 0.75
 
 
 def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
-    """Send the stream round by round until the number of kills is reached."""
     create_topic(arm.servers, arm.topic, PARTITIONS)
     stream, left = Stream(seed), records
     share = max(1, int(records / (kills / _KILLS_PER_ROUND + 2 * _PAIRS + 2)))
@@ -79,11 +78,7 @@ def _rounds(arm: Arm, kills: int) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run both arms and write the result.
-
-    Returns:
-        0; 1 if anything was lost or twice, or the control arm shows nothing.
-    """
+    """Run both arms and write the result: 1 if anything was lost or twice, or the control arm shows nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.run", description=__doc__)
     parser.add_argument("--kills", type=int, default=300, help="how many processes die (%(default)s)")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the stream (%(default)s)")

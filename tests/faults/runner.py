@@ -27,18 +27,14 @@ _BUCKET_SECONDS = 0.5
 
 
 class Lines:
-    """A report that hands every event on as a line of JSON."""
-
     def __init__(self, write: Callable[[Mapping[str, object]], None]) -> None:
         self._write = write
 
     def event(self, name: str, **fields: object) -> None:
-        """Hand one event on, with the clock that all processes share."""
         self._write({"event": name, "at": time.monotonic(), **fields})
 
 
 def main() -> None:
-    """Be ready, and run when told."""
     out = os.fdopen(os.dup(1), "w")  # not handed on to the JVM: its end is this process's end
     os.dup2(2, 1)
 

@@ -21,7 +21,6 @@ class Stream:
         self._held: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
 
     def take(self, records: int) -> list[Outgoing]:
-        """The next records."""
         taken: list[Outgoing] = []
         while len(taken) < records:
             partition = self._random.randrange(PARTITIONS)

@@ -53,7 +53,7 @@ READ = {
 
 
 class Died(BaseException):
-    """The process died here."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,10 @@ class Lake:
 
     @property
     def run(self) -> Run:
-        """A new run."""
         return self.run_at(self.folder)
 
     @property
     def servers(self) -> str:
-        """The broker's address."""
         return "localhost:9092" if self.broker is None else self.broker.bootstrap_servers
 
     @property
@@ -83,34 +81,27 @@ class Lake:
 
     @property
     def settings(self) -> Settings:
-        """The settings of its config."""
         return Settings.model_validate(small_config(str(self.folder), **self._keys), context={"folder": Path()})
 
     def config_file(self) -> Path:
-        """Write the config, for a process of its own."""
         return write_config(self.folder.parent, root=str(self.folder), **self._keys)
 
     def ingest(self) -> int:
-        """Run Bronze; how many records came."""
         return ingest(self.spark, self.run, self.settings.kafka).records
 
     def load(self) -> tuple[object, object]:
-        """Run Silver; the loads, and which of them were repeated."""
         done = bronze_to_silver.run(self.spark, self.run, self.settings)
         return done["loads"], done["repeated"]
 
     def publish(self) -> tuple[object, object]:
-        """Run the gate and Gold; the first and last load that were audited, None if there were none."""
         audited = silver_to_gold.run_gate(self.spark, self.run, self.settings)
         self.gold()
         return audited.get("first_load_seq"), audited.get("last_load_seq")
 
     def gold(self) -> object:
-        """Run Gold, without the gate."""
         return silver_to_gold.run_gold(self.spark, self.run, self.settings)
 
     def run_all(self) -> tuple[object, object]:
-        """Run Silver, the gate and Gold; the loads, and which of them were repeated."""
         done = self.load()
         self.publish()
         return done
@@ -149,33 +140,27 @@ Act = Callable[[Lake], object]
 
 
 def in_turn(*acts: Act) -> Act:
-    """Acts one after another."""
     return lambda lake: [act(lake) for act in acts]
 
 
 def came(*records: Record) -> Act:
-    """Records come to Bronze."""
     return lambda lake: put(lake.spark, lake.run, records)
 
 
 def loaded(*records: Record) -> Act:
-    """Records come, and Silver takes them as one load."""
     return lambda lake: (came(*records)(lake), lake.load())
 
 
 def published(*records: Record) -> Act:
-    """Records come, Silver takes them as one load, and they pass the gate into Gold."""
     return lambda lake: (came(*records)(lake), lake.run_all())
 
 
 def decided(kind: Kind, **wanted: Any) -> Act:
-    """A person's request."""
     request = Request(kind, "checked", "ann", **wanted)
     return lambda lake: requests.carry_out(lake.spark, lake.run, lake.settings, request, is_dry_run=False)
 
 
 def restored(to: int) -> Act:
-    """All tables are taken back to a load."""
     named = {"reason": "a wrong release", "by": "ann", "is_dry_run": False}
     return lambda lake: restore.restore(lake.spark, lake.run, lake.settings, to, **named)  # type: ignore[arg-type] # as named
 
@@ -195,33 +180,19 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Crash points of one protocol, in the order in which runs die there.
-
-    Attributes:
-        protocol: The protocol.
-        before: What was done before, once; each group copies the tables.
-        dies: What dies first.
-        then: Each run after it.
-        watched: What is read where a run died, by names of `READ`.
-        rows: The points.
-        done: What the last run reports.
-        after: What the tables hold after it, see `READ`.
-        config: Keys of the config beyond the smallest.
-        is_verified: Whether the group ends with `verify --deep`, which needs Silver, and Gold that has followed it.
-    """
+    """Crash points of one protocol, in the order in which runs die there."""
 
     protocol: str
-    before: tuple[Act, ...]
-    dies: Act
-    then: Act
-    watched: tuple[str, ...]
+    before: tuple[Act, ...]  # what was done before, once; each group copies the tables
+    dies: Act  # what dies first
+    then: Act  # each run after it
+    watched: tuple[str, ...]  # what is read where a run died, by names of `READ`
     rows: tuple[Row, ...]
-    done: object
-    after: dict[str, list[Any]]
-    config: dict[str, Any] = field(default_factory=dict)
-    is_verified: bool = True
+    done: object  # what the last run reports
+    after: dict[str, list[Any]]  # what the tables hold after it, see `READ`
+    config: dict[str, Any] = field(default_factory=dict)  # beyond the smallest
+    is_verified: bool = True  # ends with `verify --deep`, which needs Silver, and Gold that has followed it
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """The marks of its test."""
         return [pytest.mark.kafka] if self.protocol == "bronze" else []

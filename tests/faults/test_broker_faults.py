@@ -36,7 +36,6 @@ class AtProgress:
         self.act: Callable[[], object] | None = act
 
     def event(self, name: str, **_fields: object) -> None:
-        """Act, where it is the event."""
         if name == "bronze.progress" and self.act is not None:
             act, self.act = self.act, None
             act()
@@ -44,7 +43,6 @@ class AtProgress:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """A broker of this module's own, with a topic that has records: it is killed."""
     with LocalBroker() as started:
         create_topic(started.bootstrap_servers, _TOPIC, 2)
         records = [Sent(b"%d" % number + b"." * 100, partition=number % 2) for number in range(_RECORDS)]
@@ -53,7 +51,6 @@ def broker() -> Iterator[LocalBroker]:
 
 
 def read_all(spark: SparkSession, run: Run, servers: str, *, attempts: int) -> list[str]:
-    """Run Bronze until it succeeds; what failed on the way."""
     patience: dict[str, SecretStr | str] = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
     kafka = Kafka(bootstrap_servers=servers, topics=(_TOPIC,), max_offsets_per_trigger=_STEP, properties=patience)
     failures = []

@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
 @pytest.fixture(scope="module")
 def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
-    """Two loads, with a duplicate each, and records that wait in Bronze."""
     run = run_at(tmp_path_factory.mktemp("loaded") / "lakehouse")
     load_records(spark, run, [message(0, 1), message(1, 2), message(2, 2)])
     load_records(spark, run, [message(3, 3), message(4, 3)])

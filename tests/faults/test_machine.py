@@ -26,7 +26,6 @@ _WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
 def require_loaded_once(spark: SparkSession, run: Run) -> None:
-    """Silver is as it should be after one load of 1 2 2 3."""
     assert (silver(spark, run), rejects(spark, run), marks(spark, run)) == ([(0, 1), (1, 2), (3, 3)], [(2, 1)], [(3, 3)])
     assert spark.read.table(run.table("silver_loads").sql).count() == 1
 

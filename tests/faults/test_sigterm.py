@@ -35,11 +35,9 @@ class Job:
 
     @property
     def said(self) -> str:
-        """What it said so far."""
         return self._stderr.read_text(encoding="utf-8")
 
     def wait_until_at_work(self) -> None:
-        """Until it loads."""
         until = time.monotonic() + _PATIENCE_SECONDS
         while '"silver.started"' not in self.said:
             assert time.monotonic() < until, self.said
@@ -49,7 +47,6 @@ class Job:
 
 @pytest.fixture
 def started() -> Iterator[Callable[..., Job]]:
-    """Starts jobs; none outlives the test."""
     jobs: list[Job] = []
 
     def start(folder: Path) -> Job:

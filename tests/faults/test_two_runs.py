@@ -49,7 +49,6 @@ def rows(spark: SparkSession, run: Run, table: str, *columns: str) -> list[tuple
 
 
 def wait_until_stopped(runner: Runner) -> None:
-    """Until the process is stopped."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while "State:\tT" not in Path(f"/proc/{runner.process.pid}/status").read_text():
         assert time.monotonic() < until

@@ -27,7 +27,6 @@ def take_off() -> None:
 
 
 def set_lock(*, is_on: bool) -> None:
-    """Remove the lock of the root, or restore it."""
     vars(job)["locked"] = locked if is_on else _unlocked
     vars(job)["require_no_run"] = require_no_run if is_on else _do_nothing
 

@@ -26,6 +26,5 @@ def run_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> RunComman
 
 
 def rows(root: Path | str | None, query: str) -> list[tuple[Any, ...]]:
-    """The rows that a query finds in the tables under a root."""
     with run_query(Lakehouse(root=str(root)), query) as found:
         return list(found.rows)

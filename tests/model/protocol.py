@@ -62,8 +62,6 @@ class Protocol:
 
 
 class Refused(NamedTuple):
-    """The run ends with an error, and has written nothing."""
-
     why: str
 
 
@@ -84,7 +82,6 @@ class Found(NamedTuple):
 
     @property
     def bronze_version(self) -> int:
-        """The Bronze version that the last finished load ended with."""
         return self.last.to if self.last else 0
 
     def claim_of(self, load: int) -> Claim | None:
@@ -161,7 +158,6 @@ def answered(
 
 
 def wanted(world: World) -> int:
-    """The record that a person wants released: the first held one."""
     return next(number for number, version in enumerate(world.bronze, start=1) if version.has_held)
 
 
@@ -171,8 +167,6 @@ def is_waiting(world: World, tables: Tables) -> bool:
 
 @dataclass(frozen=True)
 class Load:
-    """The steps of runners that follow a protocol in a world."""
-
     protocol: Protocol  # the protocol
     world: World  # the world
 
@@ -197,7 +191,6 @@ class Load:
                 yield _to(ahead, who, f"restore --to {to.load}", self._following(Runner("restore", planned=asked)))
 
     def swap(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """The next commit of a restore."""
         at, by, after = tables.runners[who].at, _planned(tables, who), tables
         if at == "apply_cutover: marks":
             yield from self._append(tables, who, at, _advanced(tables, by.load, tables.ledger))
@@ -226,7 +219,6 @@ class Load:
         yield _to(tables, who, name, Runner("recover: ledger", kind, marks=tables.marks))
 
     def recover_ledger(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Read the ledger, and hold it against the watermarks."""
         runner = tables.runners[who]._replace(at="recover: silver", ledger=len(tables.ledger))
         last = tables.ledger[-1] if tables.ledger else None
         if last is not None and last.is_swap and last.load > finished(runner.marks):
@@ -238,7 +230,6 @@ class Load:
             yield _to(tables, who, "recover: ledger", runner)
 
     def recover_silver(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Read Silver, and hold it against what was read before."""
         runner = tables.runners[who]
         found = found_by(tables, runner)
         if self.protocol.has_checks and (silver_contradicts(found, tables.silver) or marks_contradict(found)):
@@ -247,7 +238,6 @@ class Load:
             yield _to(tables, who, "recover: silver", runner._replace(at="plan"))
 
     def plan(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Plan the next load, an open claim's again, or what a person asked for."""
         runner = tables.runners[who]
         name, planned = self.planned(tables, who)
         if isinstance(planned, Refused):
@@ -260,7 +250,6 @@ class Load:
             yield _to(tables, who, f"{name} load {planned.load}", self._following(ready))
 
     def planned(self, tables: Tables, who: int) -> tuple[str, Claim | Refused | None]:
-        """The step that plans, and the plan."""
         runner = tables.runners[who]
         found = found_by(tables, runner)
         # A release looks for an open claim once. One that comes later is met at its own claim.
@@ -294,7 +283,6 @@ class Load:
             yield _ends(tables, who, "claim: another run's stands")
 
     def append_silver(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Append the kept records."""
         planned = _planned(tables, who)
         if not planned.kept:
             yield self._goes_on(tables, who, "append_silver: none")
@@ -303,7 +291,6 @@ class Load:
         yield from self._append(tables, who, "append_silver", tables._replace(silver=tuple(sorted(rows))))
 
     def append_rejects(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Append the held records, or mark the released one."""
         planned = _planned(tables, who)
         if planned.is_release and self.world.swaps and tables.runners[who].seen is None:
             if self.protocol.mark_looks and any(claim.is_swap and claim.load > planned.load for claim in tables.ledger):
@@ -399,7 +386,6 @@ PARTS: Mapping[str, Callable[[Load, Tables, int], Iterator[Step[Tables]]]] = {
 
 
 def found_by(tables: Tables, runner: Runner) -> Found:
-    """What a runner has read in `recover`."""
     return Found(runner.marks, tables.ledger[: runner.ledger])
 
 
@@ -418,7 +404,6 @@ def _planned(tables: Tables, who: int) -> Claim:
 
 
 def _to(tables: Tables, who: int, name: str, runner: Runner) -> Step[Tables]:
-    """The step after which a runner stands there."""
     name = f"{'ABC'[who]} {name}"
     if runner == IDLE:
         return Step(name, tables.ended(who))

@@ -32,7 +32,6 @@ def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROM
 
 
 def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
-    """What no runner does."""
     if tables.bronze < len(world.bronze):
         yield Step(f"Bronze grows to version {tables.bronze + 1}", tables._replace(bronze=tables.bronze + 1))
     if tables.crashes:
@@ -62,7 +61,6 @@ def alone(load: Load, tables: Tables) -> Claim | Refused | None:
 
 
 def is_doubled(tables: Tables) -> bool:
-    """A record is in Silver twice, or in the rejects."""
     records = [row.record for row in tables.silver]
     versions = [row.version for row in tables.rejects]
     return len(set(records)) < len(records) or len(set(versions)) < len(versions)
@@ -115,7 +113,6 @@ def _is_at_rest(tables: Tables) -> bool:
 
 
 def _is_whole(tables: Tables, world: World) -> bool:
-    """Whether each record that Bronze has is in Silver or in the rejects."""
     arrived = list(enumerate(world.bronze[: tables.bronze], start=1))
     in_silver, in_rejects = {row.record for row in tables.silver}, {row.version for row in tables.rejects}
     is_kept = all(number in in_silver for number, version in arrived if version.has_kept)

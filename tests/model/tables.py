@@ -31,7 +31,6 @@ class World:
 
     @property
     def partitions(self) -> int:
-        """Partitions, which are streams here."""
         return 1 + max(version.partition for version in self.bronze)
 
 
@@ -63,13 +62,10 @@ class Claim(NamedTuple):
         return self.keep_to != NO_SWAP
 
     def undoes(self, load: int) -> bool:
-        """Whether it takes back what a load did."""
         return self.keep_to < load < self.load
 
 
 class Kept(NamedTuple):
-    """A row of silver_records."""
-
     load: int
     record: int
 
@@ -135,7 +131,6 @@ class Tables(NamedTuple):
         return self._replace(runners=runners, ledger=ledger)
 
     def as_of(self, load: int) -> tuple[Mark, ...]:
-        """The watermarks as the loads up to one left them."""
         marks = (Mark(),) * len(self.marks)
         for claim in self.ledger:
             if claim.load <= load:
@@ -152,7 +147,6 @@ class Tables(NamedTuple):
         return self._replace(transactions=tuple(sorted([*others, (table, application, version)])))
 
     def open_swap(self) -> Claim | None:
-        """The restore that was claimed and is not finished."""
         last = max(self.ledger, key=lambda claim: claim.load, default=None)
         return last if last is not None and last.is_swap and last.load > finished(self.marks) else None
 
@@ -175,6 +169,5 @@ class Tables(NamedTuple):
 
 
 def start(world: World) -> Tables:
-    """Empty tables, and nobody at work."""
     marks, runners = (Mark(),) * world.partitions, (IDLE,) * world.runners
     return Tables(0, (), (), (), marks, (), runners, world.crashes, world.restores, world.swaps)

@@ -91,7 +91,6 @@ LASTING = ("duplicate", "loss", "released nowhere")
 
 
 def calls(function: Callable[..., object]) -> list[str]:
-    """The names of the functions that a function calls, in the order of its lines."""
     found = [node for node in ast.walk(ast.parse(inspect.getsource(function))) if isinstance(node, ast.Call)]
     named = [(node.lineno, ast.unparse(node.func).rpartition(".")[2]) for node in found]
     return [name for _, name in sorted(named, key=lambda each: each[0])]

@@ -49,7 +49,6 @@ class State(NamedTuple):
 
     @property
     def finished(self) -> int:
-        """The last finished load: the highest of any row."""
         return max(self.carrier, self.mark.load if self.mark else 0)
 
 

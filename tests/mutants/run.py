@@ -19,19 +19,10 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("mutants.toml")
-FOLDERS = [
-    "bronze",
-    "docs",
-    "expectations",
-    "gold",
-    "jobs",
-    "lakehouse",
-    "pipelines",
-    "producer",
-    "silver",
-    "tests",
-    "tidemark",
-]
+FOLDERS = (
+    *("bronze", "docs", "expectations", "gold", "jobs", "lakehouse", "pipelines", "producer", "silver"),
+    *("tests", "tidemark"),
+)
 FILES = ("pyproject.toml", "README.md")
 _SECONDS = 600
 _FAILED = 1
@@ -40,42 +31,26 @@ _FAILED = 1
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault.
-
-    Attributes:
-        file: The file, from the root of the repository.
-        old: The text that is replaced. It occurs once.
-        new: The faulty text.
-        fault: The fault in words.
-        tests: The arguments of pytest that run the tests which must catch it.
-    """
-
-    file: str
-    old: str
+    file: str  # from the root of the repository
+    old: str  # the text that is replaced; it occurs once
     new: str
-    fault: str
-    tests: tuple[str, ...]
+    fault: str  # in words
+    tests: tuple[str, ...]  # the arguments of pytest that run the tests which must catch it
 
 
 def read_mutants() -> list[Mutant]:
-    """Read the list of faults."""
     rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["mutant"]
     return [Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows]
 
 
 def mutate(text: str, mutant: Mutant) -> str:
-    """Return the text of a file with the fault in it.
-
-    Raises:
-        ValueError: The text to replace does not occur exactly once.
-    """
+    """The text of a file with the fault in it; a `ValueError` if the text to replace does not occur exactly once."""
     if (found := text.count(mutant.old)) != 1:
         raise ValueError(f"{mutant.file}: found {found} times, expected once: {mutant.old!r}")
     return text.replace(mutant.old, mutant.new)
 
 
 def copy_repository(folder: Path) -> Path:
-    """Copy what the tests need into a folder."""
     ignored = shutil.ignore_patterns("__pycache__", "*.png")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -104,7 +79,6 @@ def run_tests(copy: Path, mutant: Mutant) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Run every fault, or those whose file or words contain the given text, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="?", default="", help="run the faults whose file or words contain this")
     parser.add_argument("--processes", type=int, default=2)

@@ -26,7 +26,6 @@ _SECONDS = 1800
 
 
 def main() -> None:
-    """Check both targets; end with 1 where Go is missing, or a target is not in order."""
     go = shutil.which("go")
     if go is None:
         sys.exit(NO_GO)
@@ -41,8 +40,6 @@ def main() -> None:
 
 
 def _built(go: str) -> Path:
-    """The command line; built where it is not in the cache, which takes minutes."""
-
     def build(work: Path) -> Path:
         version = f"-X {MODULE}/internal/build.buildVersion={VERSION}"
         for command in (
@@ -69,7 +66,6 @@ def _check(cli: Path, target: str, environment: dict[str, str]) -> None:
 
 
 def _ran(command: list[str], *, cwd: Path, environment: dict[str, str]) -> str:
-    """What a command says on stdout; where it fails, all that it said, and the end."""
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

@@ -46,11 +46,9 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name, behind its group if it has one."""
         return ":".join(filter(None, (self.purl.namespace, self.purl.name)))
 
     def component(self, *inside: Component) -> Component:
-        """The part in CycloneDX."""
         return Component(
             name=self.purl.name,
             group=self.purl.namespace,
@@ -65,7 +63,6 @@ class Part(NamedTuple):
 
 
 def main(folder: Path = ROOT / "dist") -> None:
-    """Write the three files."""
     found = [*python_packages(), *locked_jars(), *pyspark_jars()]
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("sbom.cdx.json", sbom(found)), ("licenses.md", licenses(found)), ("NOTICE", notice(found))):
@@ -107,7 +104,6 @@ def _license(kind: str, name: str, stated: str = "") -> str:
 
 
 def locked_jars() -> Iterator[Part]:
-    """The jars of Spark, of the local broker and of the object stores, as the lock pins them."""
     text = jars.LOCK_FILE.read_text(encoding="utf-8")
     found = re.findall(r'<dependency org="([^"]+)" name="([^"]+)" rev="([^"]+)"', text)
     purls = {f"{name}-{version}.jar": PackageURL("maven", group, name, version) for group, name, version in found}
@@ -119,7 +115,6 @@ def locked_jars() -> Iterator[Part]:
 
 
 def pyspark_jars() -> Iterator[Part]:
-    """The jars inside pyspark: part of a package that is pinned by its hash, and under the licences that its LICENSE names."""
     folder = Path(str(distribution("pyspark").locate_file("pyspark"))) / "jars"
     for jar in sorted(folder.glob("*.jar")):
         name, _, version = re.fullmatch(r"(.+?)(-(\d.*))?", jar.stem).groups()  # type: ignore[union-attr]  # matches any name
@@ -154,7 +149,6 @@ def sbom(found: list[Part]) -> str:
 
 
 def licenses(found: list[Part]) -> str:
-    """The parts as a Markdown table."""
     rows = sorted({(part.name, part.purl.version or "", part.license) for part in found}, key=lambda row: (row[0].lower(), row))
     lines = [f"| {name} | {version} | {stated} |" for name, version, stated in rows]
     return "\n".join(["# Licences", "", "| component | version | licence |", "|---|---|---|", *lines, ""])

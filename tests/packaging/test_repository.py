@@ -33,7 +33,6 @@ SUPPRESSION = re.compile(
 
 @cache
 def committed() -> tuple[Path, ...]:
-    """What git has, or would take."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
@@ -114,7 +113,6 @@ def locked(lock: str) -> dict[str, set[str]]:
 
 
 def names(requirements: list[Any]) -> set[str]:
-    """The packages that are asked for by name."""
     return {re.split(r"[\[<>=!~; ]", each)[0].lower() for each in requirements if isinstance(each, str)}
 
 

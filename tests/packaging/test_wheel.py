@@ -61,7 +61,6 @@ def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProces
 
 
 def imported(module: Path) -> set[str]:
-    """The top-level names that a module imports, wherever in it."""
     nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]

@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def loaded(spark: SparkSession, run: Run, broker: LocalBroker, topic: str, group: str) -> list[str]:
-    """One run of Bronze and Silver; what it reported of the group."""
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], "commit_group": group}
     settings = settings_of(run).model_copy(update={"kafka": Kafka.model_validate(kafka)})
     kafka_to_bronze.run(spark, run, settings)

@@ -44,7 +44,6 @@ class Costs:
         self.commits: dict[str, dict[str, int]] = {}
 
     def event(self, name: str, **_: object) -> None:
-        """Take the difference at the end of a stage."""
         stage, what = name.split(".", maxsplit=1)
         if stage not in _STAGES or what not in ("started", "finished"):
             return

@@ -62,7 +62,6 @@ def test_every_accepted_type_goes_through_every_stage_and_every_reader(spark: Sp
 
 
 def _read_alike(spark: SparkSession, run: Run, name: str) -> None:
-    """Every reader gives the same rows, as Python has them."""
     expected = sorted(map(_told, spark.read.table(run.table(name).sql).select("offset", "payload").toArrow().to_pylist()))
     location = run.table(name).location
     rows = QueryBuilder().register("t", DeltaTable(location)).execute('SELECT "offset", payload FROM t').read_all()

@@ -47,8 +47,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Sent:
-    """A topic, and producers that register their schemas."""
-
     def __init__(self, broker: LocalBroker, client: SchemaRegistryClient, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         self._client, self.topic = client, topic
@@ -65,7 +63,6 @@ class Sent:
         self._send(ProtobufSerializer(kind, self._client), tuple(json_format.ParseDict(value, kind()) for value in values))
 
     def number(self) -> int:
-        """The id of the schema that was registered last."""
         number = self._client.get_latest_version(f"{self.topic}-value").schema_id
         assert number is not None
         return number
@@ -82,7 +79,6 @@ class Sent:
 
 @pytest.fixture
 def new_topic(broker: LocalBroker, topic: Callable[..., str], url: str) -> Iterator[Callable[[], Sent]]:
-    """Makes topics with their producers."""
     with SchemaRegistryClient({"url": url}) as client:
         yield lambda: Sent(broker, client, topic())
 

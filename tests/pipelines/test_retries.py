@@ -18,7 +18,6 @@ _AT = datetime(2026, 11, 26, 20, tzinfo=UTC)
 
 
 def sent(partition: int, *numbers: tuple[int, datetime | None]) -> list[Record]:
-    """A partition's records: number and timestamp of each."""
     made = [(Record.of(offset, number, partition=partition), at) for offset, (number, at) in enumerate(numbers)]
     return [replace(record, timestamp=at) for record, at in made]
 

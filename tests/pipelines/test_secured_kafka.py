@@ -27,7 +27,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def log_in(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
-    """Set the login that the configs refer to."""
     escaped = password.replace("\\", "\\\\").replace('"', '\\"')
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     monkeypatch.setenv(LOGIN, f'{module} required username="{READER}" password="{escaped}";')
@@ -35,7 +34,6 @@ def log_in(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
 
 @pytest.fixture
 def properties(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The client's properties, as a config has them, and a login."""
     log_in(monkeypatch, PASSWORDS[READER])
     return {
         "security.protocol": "SASL_SSL",

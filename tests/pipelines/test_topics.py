@@ -33,7 +33,6 @@ pytestmark = pytest.mark.spark
 
 
 def of(topic: str, start: int, sequences: list[int]) -> list[Record]:
-    """Records of a topic at offsets in a row."""
     records = [Record.of(offset, sequence) for offset, sequence in enumerate(sequences, start)]
     return [Record(each.offset, each.value, headers=each.headers, topic=topic) for each in records]
 
@@ -85,7 +84,6 @@ def test_a_topic_outside_the_config_waits_until_it_is_in(spark: SparkSession, ru
 
 
 def asking(kind: Kind) -> Callable[[Job], object]:
-    """An operator's request of a kind."""
     reset = Reset("t", 0, to=9) if kind == "reset" else None
     erase = Erase.of("t", b"k") if kind == "erase" else None
     request = Request(kind, "", "ann", wanted=RecordFilter(topic="t"), reset=reset, erase=erase)
@@ -113,7 +111,6 @@ def test_every_entry_is_listed() -> None:
 
 
 def require_refused(spark: SparkSession, run: Run) -> None:
-    """Fail unless every entry refuses to write another pipeline's tables."""
     job = Job.on(spark, settings_of(Run("others", run.lakehouse, run.report)), run.report)
     for attempt in chain.from_iterable(WRITES.values()):
         with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):

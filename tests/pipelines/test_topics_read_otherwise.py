@@ -46,7 +46,6 @@ def of(run: Run, topics: dict[str, Any] = TOPICS, names: tuple[str, ...] = NAMES
 
 
 def sent(topic: str, offset: int, number: int, **headers: Any) -> Record:
-    """A record of a topic, as its producers send it."""
     value = {
         "orders": b'{"n": %d, "id": "o%d", "lines": [1, %d], "amount": 9}' % (number, number, number),
         "raw": number.to_bytes(8) + b"rest",
@@ -68,7 +67,6 @@ OTHER_ORDERS = {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": 
 
 
 def decided(spark: SparkSession, run: Run) -> None:
-    """The first records through every stage."""
     put(spark, run, FIRST, Sources.of(of(run)))
     ran(spark, run, of(run))
 
@@ -78,7 +76,6 @@ def rebuilt(spark: SparkSession, run: Run, settings: Settings) -> Any:
 
 
 def duplicates(spark: SparkSession, run: Run, settings: Settings) -> dict[Any, int]:
-    """By stream, as Bronze's order of arrival has them."""
     return {each.stream: each.duplicates for each in arrival_order.orders(spark, run, settings)["bronze"]}
 
 
@@ -95,7 +92,6 @@ def fields(**known: Any) -> dict[str, Any]:
 
 
 def fingerprints(spark: SparkSession, run: Run, table: str) -> set[tuple[str, str | None]]:
-    """Each topic with a fingerprint of its rules."""
     return {tuple(row) for row in spark.read.table(run.table(table).sql).select("topic", "rules_fingerprint").collect()}
 
 

@@ -11,5 +11,4 @@ from tests.support.producing import Kit
 
 @pytest.fixture
 def kit(broker: LocalBroker, topic: Callable[..., str], tmp_path: Path) -> Kit:
-    """The broker for senders of the kit."""
     return Kit(broker.bootstrap_servers, topic, tmp_path)

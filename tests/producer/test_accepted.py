@@ -16,7 +16,6 @@ from tests.support.producing import Kit
 def accepted(
     kit: Kit, topic: str, producer: str = "shop", settings: Mapping[str, Any] | None = None, **options: Any
 ) -> dict[int, Position | None]:
-    """The answer to a sender with transactions."""
     config = {**kit.config, "transactional.id": "shop", "acks": "all", **(settings or {})}
     return last_accepted(config, topic, producer, **options)
 

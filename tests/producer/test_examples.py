@@ -21,14 +21,12 @@ KILLS = kills(15)
 
 
 def run_for_a_moment(seed: int, program: Path, *arguments: str) -> None:
-    """Run a program, and kill it within 1.5 s."""
     process = start(program, *arguments)
     time.sleep(0.5 + random.Random(seed).random())
     kill(process)
 
 
 def finish(program: Path, *arguments: str) -> None:
-    """Run a program until it has sent everything."""
     process = start(program, *arguments, "--once")
     out, err = process.communicate(timeout=90)
     assert (process.returncode, out, err) == (0, "", "")

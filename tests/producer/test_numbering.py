@@ -40,12 +40,10 @@ class Kept:
         self.writes = 0
 
     def open(self, name: str) -> Position | None:
-        """What is kept."""
         assert name == "shop"
         return self.kept
 
     def swap(self, old: Position | None, new: Position) -> None:
-        """Compare and set."""
         if self.fails == "before":
             raise OSError("no room")
         if self.kept != old:
@@ -56,7 +54,7 @@ class Kept:
             raise OSError("no answer")
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
 
 N = TypeVar("N", bound=Numbers)
@@ -245,7 +243,6 @@ while True:
 
 @pytest.fixture(params=["file", "row"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    """Makes stores that share what they keep."""
     if request.param == "file":
         return lambda: FileStore(tmp_path / "numbers")
     return lambda: in_row(tmp_path / "kit.db")

@@ -45,7 +45,6 @@ def counting(path: Path) -> Counter:
 
 
 def alter(servers: str, topic: str, name: str, value: str) -> None:
-    """Change a setting of a topic."""
     admin = AdminClient({"bootstrap.servers": servers})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
@@ -189,7 +188,6 @@ class Refusing:
         self.sender = kit.sender(settings={"batch.num.messages": 10, "linger.ms": 50, "error_cb": lambda _: None})
 
     def sequences(self) -> list[int]:
-        """The sequences in the topic."""
         return [sequence for _, sequence in self.kit.positions(self.name)]
 
     def send(self, count: int, bad: set[int] = frozenset()) -> list[Any]:  # type: ignore[assignment]  # it is only read
@@ -202,7 +200,6 @@ class Refusing:
 
 @pytest.fixture
 def refusing(kit: Kit) -> Refusing:
-    """A topic that refuses records."""
     return Refusing(kit)
 
 
@@ -429,7 +426,6 @@ print("done")
 
 
 def programs(page: str) -> list[str]:
-    """The Python of a page that makes senders."""
     found = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"))
     return [program for program in found if "with Sender(" in program]
 

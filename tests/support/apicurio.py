@@ -1,8 +1,4 @@
-"""A real schema registry on this machine: Apicurio, which speaks Confluent's protocol, with its tables in memory.
-
-It is fetched once from Maven Central by the Ivy that pyspark ships, at a pinned version (the last one for Java 17), into the
-cache folder.
-"""
+"""A real schema registry on this machine: Apicurio, which speaks Confluent's protocol. Its version is the last for Java 17."""
 
 import contextlib
 import tarfile
@@ -31,7 +27,6 @@ _LOCK = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 
 @contextlib.contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Start an empty registry; yields its URL."""
     port = free_port()
     url = f"http://{HOST}:{port}/apis/ccompat/v7"
     [program] = _program().glob("*-runner.jar")

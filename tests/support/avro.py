@@ -13,18 +13,13 @@ def record(name: str, namespace: str = "", /, **fields: Any) -> dict[str, Any]:
 
 
 def written(schema: Any, value: Any) -> bytes:
-    """A value in bytes, without a header."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
 
 
 def read(schema: Any, value: bytes) -> Any:
-    """The value as fastavro reads it.
-
-    Raises:
-        ValueError: It cannot be read, or does not end where its bytes end.
-    """
+    """The value as fastavro reads it; a `ValueError` if it cannot, or the value does not end where its bytes end."""
     stream = io.BytesIO(value)
     try:
         found = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)

@@ -14,7 +14,6 @@ DASHBOARD: dict[str, Any] = json.loads((ROOT / "resources" / "streams.lvdash.jso
 
 @cache
 def resources() -> list[tuple[str, str, dict[str, Any]]]:
-    """Kind, key and content of every resource that the bundle includes."""
     files = sorted(file for pattern in BUNDLE["include"] for file in ROOT.glob(pattern))
     kinds = [yaml.safe_load(file.read_text(encoding="utf-8"))["resources"] for file in files]
     return [(kind, key, content) for found in kinds for kind, under in found.items() for key, content in under.items()]

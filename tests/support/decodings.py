@@ -22,14 +22,12 @@ def decoding(payload: Payload, written: Written | None = None) -> Rules:
 
 
 def records(spark: SparkSession, values: Sequence[Any]) -> DataFrame:
-    """Records of Bronze with these values, each with its place in the list as its offset."""
     return frames.of_contract(spark, [{"offset": number, "value": value} for number, value in enumerate(values)], BRONZE)
 
 
 def payloads(
     spark: SparkSession, payload: Payload, values: Sequence[bytes | None], written: Written | None = None
 ) -> list[Any]:
-    """The payload of each value, as plain data; the reason where there is none."""
     if payload.format == "protobuf":
         value_formats.require(spark, ["protobuf"])
     found = decoded(records(spark, values), decoding(payload, written)).select("offset", "payload", "undecodable")
@@ -40,7 +38,6 @@ def payloads(
 def extracted(
     spark: SparkSession, sources: Sources, values: Sequence[Any]
 ) -> list[tuple[str | None, int | None, int | None, str | None]]:
-    """What the sources read from each record: producer, epoch, sequence and problem."""
     if sources.written is not None and sources.written.format == "protobuf":
         value_formats.require(spark, ["protobuf"])
     found = extract(records(spark, values), sources).orderBy("offset")

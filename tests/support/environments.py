@@ -1,7 +1,6 @@
-"""Python environments of their own, for programs whose requirements cannot or need not stand beside ours.
+"""Python environments in the cache folder, for programs whose requirements cannot be installed with ours.
 
-Each is made once, at pinned versions, in the cache folder. Nothing in it but its `python` may be started: its scripts name the
-place where it was made.
+Only their `python` may be started: their scripts name the place where they were made.
 """
 
 import subprocess

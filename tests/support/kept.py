@@ -1,7 +1,6 @@
 """What users and stored state see of the project, as data: nothing of it is renamed or taken away without a word.
 
-`python -m tests.support.kept` writes `tests/kept.yml` anew. A line that goes away there, or changes, breaks somebody: a
-table that was written before, a query, a dashboard, a script. `CHANGELOG.md` says so, and what to do.
+`python -m tests.support.kept` writes `tests/kept.yml` anew. `CHANGELOG.md` says what changes there, and what to do.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """Kafka logs that are drawn: odd producers, extreme numbers, records sent again, changed or read twice, cut into loads."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -31,13 +31,8 @@ _MOST_ENTRIES = 10
 
 @dataclass(frozen=True)
 class Log:
-    """The records of one topic, in offset order."""
-
     loads: tuple[tuple[Seen, ...], ...]  # the records of each load
     twice: frozenset[int]  # offsets that Bronze read a second time, in the same load
-
-    def of(self, topic: str) -> "Log":
-        return Log(tuple(tuple(replace(record, topic=topic) for record in load) for load in self.loads), self.twice)
 
     def arrivals(self, load: int) -> list[Seen]:
         """The records of a load as Bronze holds them."""

@@ -32,8 +32,6 @@ _ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came, with the answer's status once there is one."""
-
     method: str
     path: str
     status: int = 0
@@ -68,7 +66,6 @@ def section(key: str, place: str, given: S3Storage) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def object_store(folder: Path) -> Iterator[int]:
-    """Start a store with an empty bucket; yields its port."""
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
     s3, s3_grpc, *ports = (free_port() for _ in range(len(names) + 2))
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +108,6 @@ def make_bucket(port: int, bucket: str) -> None:
 
 @contextlib.contextmanager
 def before_store(port: int) -> Iterator[tuple[int, Interference]]:
-    """Start a proxy before a store; yields its port and what it does."""
     interference = Interference()
     with listening(_Proxy, store=port, interference=interference) as own:
         yield own, interference
@@ -169,7 +165,6 @@ class _Proxy(Handler):
 
 
 def new_root(bucket: str = BUCKET) -> str:
-    """A folder in a bucket that no other test has."""
     return f"s3://{bucket}/{os.getpid()}-{secrets.token_hex(4)}"
 
 

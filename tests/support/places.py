@@ -1,8 +1,7 @@
 """Where the tables of a test are: in a folder, in S3, in Azure, in Google's store, or in a Hive Metastore.
 
-A test process has one session, and a session one catalog: TESTS_PLACE=metastore makes it a metastore's, and all its tables are
-there; TESTS_PLACE=azure, google and metastore-s3 likewise. Otherwise tables are in folders, and those of tests that are marked
-`everywhere` in a folder and in S3.
+A test process has one session, and a session one catalog: TESTS_PLACE names it. Without it tables are in folders, and those of
+tests that are marked `everywhere` in a folder and in S3.
 """
 
 import contextlib
@@ -52,7 +51,6 @@ def in_folder() -> Iterator[Place]:
 
 
 def _below(uri: str, given: Storage, section: dict[str, Any], settings: Mapping[str, str] | None = None) -> Place:
-    """Tables below a URI in a store."""
     return Place(
         lambda own: Lakehouse(root=f"{uri}/{name_of(own)}", storage=given),
         lambda own: {"root": f"{uri}/{name_of(own)}", "storage": section},
@@ -114,7 +112,6 @@ STARTED = {"azure": in_azure, "google": in_google, "metastore": in_metastore, "m
 
 
 def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
-    """Copy all that lies under one root in a store to another."""
     assert original.storage is not None
     files = original.storage.files()
     _copy_all(files, path_in_store(str(original.root)), files, path_in_store(str(new.root)))

@@ -47,12 +47,10 @@ IN_A_FOLDER = {name: part for key in _IN_A_FOLDER for name, part in SECTIONS[key
 
 
 def planted(section: Any, secret: str = PLANTED) -> Any:
-    """A section with the secret in its places."""
     return json.loads(json.dumps(section).replace("%", secret))
 
 
 def places(section: Any, above: Path = ()) -> Iterator[Path]:
-    """Where a section has a secret."""
     if isinstance(section, str) and "%" in section:
         yield above
     for name, part in section.items() if isinstance(section, dict) else enumerate(section) if isinstance(section, list) else ():

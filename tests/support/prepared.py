@@ -21,8 +21,6 @@ History = Callable[[SparkSession, Run], object]
 
 @dataclass(frozen=True)
 class Histories:
-    """The histories of one place of tables."""
-
     spark: SparkSession
     run_at: Callable[[Path], Run]  # makes a run over the lakehouse that belongs to a folder
     copied: Callable[[Run, Path], Run]  # makes a run over a copy of another run's tables

@@ -32,8 +32,6 @@ def kills(places: int) -> int:
 
 
 class Kit:
-    """The broker for senders of the kit. `topic` makes topics."""
-
     def __init__(self, servers: str, topic: Callable[..., str], folder: Path) -> None:
         self.servers, self.topic, self.folder = servers, topic, folder
         self.config: dict[str, Any] = {"bootstrap.servers": self.servers, "log_level": 0, "linger.ms": 1}
@@ -43,7 +41,6 @@ class Kit:
         return Sender({**self.config, **(settings or {})}, "shop", numbers or self.counter(), **options)
 
     def counter(self) -> Counter:
-        """A counter whose file may be new."""
         return Counter(FileStore(self.folder / "numbers"), new=True)
 
     def records(self, topic: str) -> list[Found]:
@@ -54,7 +51,6 @@ class Kit:
 
 
 def in_row(path: Path) -> SqlStore:
-    """A store in a row of an SQLite database, created if needed."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(TABLE)
     return SqlStore(lambda: sqlite3.connect(path, timeout=30), paramstyle=sqlite3.paramstyle)
@@ -107,7 +103,6 @@ def kill(process: subprocess.Popen[str]) -> list[str]:
 
 
 def run_and_kill(seed: int, program: str, *arguments: str) -> None:
-    """Run a program, and kill it a moment after it has printed `on`."""
     process = start(program, *arguments)
     assert process.stdout is not None
     assert process.stderr is not None

@@ -24,12 +24,10 @@ def message_of(schema: str, name: str) -> Any:
 
 
 def written(schema: str, name: str, value: dict[str, Any]) -> bytes:
-    """A message, given as the JSON of it, in bytes."""
     return bytes(json_format.ParseDict(value, message_of(schema, name)()).SerializeToString(deterministic=True))
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field with a length."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 

@@ -5,16 +5,11 @@ which numbers were read in between, so the numbers follow from the log. Rebuilt,
 
 - all runs whose jumps are printed: 46 in which Pulsar's TCP connections were killed, the first in which Kafka's were, and the
   first two in which Kafka's partition leader was;
-- the 13 in which Pulsar's topic owner was killed: only the size of their one block is printed, so it is put where it may have
-  been;
+- the 13 in which Pulsar's topic owner was killed: only the size of their one block is printed, so its place is a guess;
 - one for the 246 runs in which nothing deviated, and the seed's example of a log.
 
-Kafka's other 92 runs are not: printed is how many jumps and duplicates there were, not at which numbers. Nor is the sample of
-what the tests print to the terminal: no order of numbers gives its totals. For two runs the CSV has more duplicates than the
-log shows: 13,263 and 8,232 with killed connections, where the CSV counts just the jumps that the log prints; 819 and 791.
-
-In both first runs of Kafka, the log starts with a jump backward to a number not read before. No order of reading prints that: a
-jump forward before it is missing in the log, and in the CSV. The one that fits the rest is in `unlogged`.
+For two runs the CSV has more duplicates than the log shows: 13,263 and 8,232 with killed connections; 819 and 791. Both first
+runs of Kafka start with a jump backward to a number not read before: the jump forward before it is in `unlogged`.
 """
 
 import re
@@ -43,19 +38,12 @@ class Published:
 
     @property
     def jumps(self) -> tuple[str, ...]:
-        """All jumps, in the order of reading."""
         return (*self.unlogged, *self.log)
 
-    def spans(self, *, below: int | None = None, again: int | None = None) -> list[tuple[int, int]]:
-        """The numbers in the order of reading, as spans from a first to a last that rise by one.
-
-        Only `below` numbers come before the lowest one that a jump names, and `again` from the last landing on; None for all.
-        """
+    def spans(self) -> list[tuple[int, int]]:
+        """The numbers in the order of reading, as spans from a first to a last that rise by one."""
         turns = [(int(before), int(read)) for before, read in re.findall(r"\((\d+) -> (\d+)\)", " ".join(self.jumps))]
-        lowest, landed = min(map(min, turns), default=1), turns[-1][1] if turns else 1
-        first = 1 if below is None else max(1, lowest - below)
-        last = self.sent if again is None else min(self.sent, landed + again - 1)
-        return list(zip([first, *(read for _, read in turns)], [*(before for before, _ in turns), last], strict=True))
+        return list(zip([1, *(read for _, read in turns)], [*(before for before, _ in turns), self.sent], strict=True))
 
 
 _PRINTED = {"JF": "JUMP FORWARDS", "JB": "JUMP BACKWARDS", "DJB": "DUPLICATE BLOCK - JUMP BACKWARDS"}

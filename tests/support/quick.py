@@ -19,11 +19,7 @@ JVM_OPTIONS = " ".join(FIRST_COMPILER)  # of a JVM of seconds
 
 
 def start_quickly(folder: Path) -> None:
-    """Give these options and settings to every JVM that this process and its children start by Spark's scripts from here on.
-
-    Args:
-        folder: An empty folder for Spark's configuration.
-    """
+    """Give these options and settings to every JVM that this process and its children start by Spark's scripts from here on."""
     (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK.items()), encoding="utf-8")
     os.environ["SPARK_CONF_DIR"] = str(folder)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):

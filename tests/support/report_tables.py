@@ -37,7 +37,6 @@ class Shape:
 
 
 def write_lake(root: Path, shape: Shape) -> None:
-    """Write all tables that a report reads, with a hostile text wherever a producer may put one."""
     _write_loads(root, shape)
     last = 100 * shape.loads - 1
     marks = {"epoch": 0, "high_watermark": last, "last_offset": last, "load_seq": shape.loads, "updated_at": NOON}

@@ -10,7 +10,6 @@ from tests.support.object_store import Interference, Request
 
 
 def append(spark: SparkSession, table: str, number: int) -> None:
-    """Commit a number as a row."""
     spark.range(number, number + 1).toDF("n").coalesce(1).write.format("delta").mode("append").save(table)
 
 

@@ -43,8 +43,6 @@ super.users=User:{admin};User:ANONYMOUS
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """Where it is, and what a client needs."""
-
     bootstrap_servers: str
     authority: Path  # the certificate that its own is signed with, as PEM
 

@@ -20,8 +20,6 @@ _START_SECONDS = 600  # on a machine that other tests fill, a registry in Java t
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests, and logs none of them."""
-
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 

@@ -23,7 +23,6 @@ def message(offset: int, sequence: int, *, partition: int = 0, key: str | None =
 
 
 def load_records(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
-    """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
     tables.create_tables(spark, run, RULES)
     steps.load_once(spark, run, RULES)

@@ -20,7 +20,6 @@ def small_config(root: str, **more: Any) -> dict[str, Any]:
 
 
 def write_config(folder: Path, *, root: str, **more: Any) -> Path:
-    """Write `tidemark.yml` into the folder; further keys as given."""
     file = folder / "tidemark.yml"
     file.write_text(json.dumps(small_config(root, **more)), encoding="utf-8")
     return file

@@ -11,7 +11,6 @@ from lakehouse.spark.frames import arrow_schema
 
 
 def write_rows(root: Path, contract: Contract, rows: list[dict[str, Any]]) -> None:
-    """Append rows to a table under the root, made if it is not there."""
     schema = arrow_schema(contract)
     whole = [{name: row.get(name) for name in schema.names} for row in rows]
     write_deltalake(str(root / contract.name), pa.Table.from_pylist(whole, schema=schema), mode="append")

@@ -40,7 +40,6 @@ def environment(**more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server with Delta and the Kafka source; its URL."""
     port = free_port()
     own = {"spark.connect.grpc.binding.address": HOST, "spark.connect.grpc.binding.port": str(port)}
     with _submitted("org.apache.spark.sql.connect.service.SparkConnectServer", own, folder, port):
@@ -49,7 +48,6 @@ def connect_server(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def thrift_server(folder: Path) -> Iterator[str]:
-    """A Thrift server with Delta and a catalog of its own; its JDBC URL."""
     port = free_port()
     own = {
         "spark.hadoop.hive.server2.thrift.bind.host": HOST,
@@ -62,7 +60,6 @@ def thrift_server(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
-    """A master and workers of one core each; the master's URL."""
     port, spark_class = free_port(), [str(HOME / "bin" / "spark-class")]
     master = ["org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
     with contextlib.ExitStack() as stack:
@@ -92,7 +89,6 @@ def beeline(url: str, *statements: str) -> list[list[str]]:
 
 
 def _said(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
-    """What a program printed that ended well."""
     found = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=1_200)
     assert found.returncode == 0, found.stderr[-4000:]
     return found.stdout
@@ -114,7 +110,6 @@ def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> co
 
 
 def _running(command: list[str], folder: Path, port: int) -> contextlib.AbstractContextManager[None]:
-    """A process that listens on the port; ended with the block."""
     own = environment(SPARK_LOCAL_DIRS=str(folder))
     return served(command, folder, lambda: socket.create_connection((HOST, port), timeout=1).close(), env=own)
 

@@ -18,11 +18,10 @@ from tests.support.bronze import Record, put
 
 
 class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-    """The process died here."""
+    pass
 
 
 def stop(*_: object, **__: object) -> None:
-    """Die, in the place of what a test replaces by this."""
     raise Stopped
 
 
@@ -45,19 +44,16 @@ def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[
 
 
 def published(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
-    """The gate, and Gold; what Gold did."""
     silver_to_gold.run_gate(spark, run, settings)
     return silver_to_gold.run_gold(spark, run, settings)
 
 
 def ran(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
-    """Silver, the gate and Gold; what Silver did."""
     done = bronze_to_silver.run(spark, run, settings)
     published(spark, run, settings)
     return done
 
 
 def require_sound(spark: SparkSession, run: Run, *, is_deep: bool = False) -> None:
-    """Fail unless `tidemark verify` finds that everything holds."""
     found: dict[str, Any] = verify.verify(spark, run, is_deep=is_deep)
     assert [each for each in found["checks"] if not each["ok"]] == []

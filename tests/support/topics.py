@@ -25,7 +25,6 @@ class Found(NamedTuple):
 
 
 def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Found]:
-    """All records of a topic, by partition and offset."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": "tests", "isolation.level": isolation}
     config |= {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 20, "log_level": 3}
     consumer = Consumer(config)

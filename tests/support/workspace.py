@@ -36,6 +36,5 @@ class _Workspace(Handler):
 
 @contextlib.contextmanager
 def stand_in() -> Iterator[str]:
-    """Serve on a free port; the address of the workspace."""
     with listening(_Workspace) as port:
         yield f"http://{HOST}:{port}"

@@ -107,7 +107,6 @@ def place(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str], monkey
 
 
 def printed(*command: str | Path, **environment: str) -> list[str]:
-    """What a program prints, which must end well, and which finds our packages."""
     given = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run([*map(str, command)], env=given, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,7 +1,6 @@
 """A lakehouse that version 0.1 wrote is read as it is, continued, verified, rebuilt and restored.
 
-`lakehouse-0.1.tar.gz` was made by commit c6cf1be, see `make_0_1.py.txt`: two streams, three loads of which one is a release, an
-erasure, everything published.
+`make_0_1.py.txt` made it, with commit c6cf1be: two streams, three loads of which one is a release, an erasure; all published.
 """
 
 import tarfile

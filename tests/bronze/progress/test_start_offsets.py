@@ -28,7 +28,6 @@ _OF_0_2 = replace(TOPICS, columns=tuple(column for column in TOPICS.columns if n
 
 
 def counts(spark: SparkSession, run: Run, name: str) -> dict[int, int]:
-    """How many records Bronze has of each partition."""
     found = [partition for topic, partition, _ in offsets(spark, run) if topic == name]
     return {each: found.count(each) for each in found}
 

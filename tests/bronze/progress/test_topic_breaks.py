@@ -48,7 +48,6 @@ def accept(job: Job, topic: str, *, is_dry_run: bool = False, reason: str = "kno
 
 
 def load(job: Job) -> dict[str, Any]:
-    """Bronze and Silver."""
     return {stage: medallion.run(job, stage)[stage] for stage in ("bronze", "silver")}
 
 

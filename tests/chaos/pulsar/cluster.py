@@ -89,7 +89,6 @@ class Broker(Node):
         self.clients.cut()
 
     def knows_all(self) -> bool:
-        """Whether it answers, and knows every broker."""
         return len(self.request(f"/admin/v2/brokers/{_NAME}")) == BROKERS
 
     def request(self, path: str, *, method: str = "GET", body: Any = None) -> Any:
@@ -100,8 +99,6 @@ class Broker(Node):
 
 
 class Cluster:
-    """The brokers, and their addresses through the proxies."""
-
     def __init__(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
         self.service_url = "pulsar://" + ",".join(f"{HOST}:{broker.port}" for broker in brokers)
@@ -116,7 +113,6 @@ class Cluster:
         return wait_for(f"owner of {topic}", look, _ERRORS)
 
     def heal(self) -> None:
-        """Start every broker that does not run, and return once each knows all. Raises `UnfitError` after a minute."""
         for broker in self.brokers:
             broker.clients.delay_seconds = 0.0
             broker.start()
@@ -153,8 +149,6 @@ def start_cluster(libraries: str) -> Iterator[Cluster]:
 
 
 def classpath() -> str:
-    """The jars' folder, as a class path."""
-
     def fetch(work: Path) -> Path:
         (work / "ivy.xml").write_text(_LOCK, encoding="utf-8")
         return jars.retrieve(work / "ivy.xml", "pulsar", work / "fetched", "[artifact]-[revision](-[classifier]).[ext]")
@@ -163,7 +157,6 @@ def classpath() -> str:
 
 
 def java(folder: Path, libraries: str) -> list[str]:
-    """The command that starts a JVM in a folder, up to the class to run."""
     folder.mkdir(exist_ok=True)
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING, encoding="utf-8")
@@ -176,6 +169,5 @@ def java(folder: Path, libraries: str) -> list[str]:
 
 
 def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    """Start a JVM whose output goes to a log in its folder."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)

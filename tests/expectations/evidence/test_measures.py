@@ -39,7 +39,6 @@ GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], 
 
 
 def violations(evidence: Evidence) -> dict[str, int]:
-    """The facts that are not 0, over all streams and loads."""
     found: Counter[str] = Counter()
     for row in stream_facts(evidence):
         found.update({name: count for name, count in vars(row).items() if name not in {*STREAM, "load_seq"}})

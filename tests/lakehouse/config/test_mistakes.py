@@ -150,7 +150,6 @@ WEBHOOK = "watch: {alerts: {webhook: {url: 'https://a/', headers:"
 
 
 def at(key: str, value: str) -> str:
-    """A section with a value at a key."""
     section, *inner = key.split(".")
     if section != "kafka" or not inner:
         return f"{section}: {''.join(f'{{{name}: ' for name in inner)}{value}{'}' * len(inner)}"

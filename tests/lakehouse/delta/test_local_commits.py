@@ -28,8 +28,6 @@ _STOPS_CALLS = pytest.mark.skipif(not strace.IS_INSTALLED, reason="strace is not
 
 
 class Writers:
-    """Writers of a log through one of Delta's log stores."""
-
     def __init__(self, spark: SparkSession, store: str, folder: Path) -> None:
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
@@ -38,7 +36,6 @@ class Writers:
         self._folder = folder
 
     def write(self, version: int, writer: int) -> bool:
-        """Write a version; whether it was free."""
         lines = self._jvm.java.util.ArrayList()
         lines.add(f"{version} by {writer}")
         path = self._jvm.org.apache.hadoop.fs.Path(str(self._folder / f"{version}.json"))
@@ -68,7 +65,6 @@ class Writers:
 
 @contextlib.contextmanager
 def struck(spark: SparkSession, calls: str, injected: str) -> Iterator[None]:
-    """Interfere with system calls of the session's JVM."""
     machine: Any = spark._jvm
     jvm = machine.java.lang.ProcessHandle.current().pid()
     try:

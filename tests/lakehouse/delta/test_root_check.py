@@ -13,7 +13,6 @@ from tests.support.object_store import before_store, new_root, storage
 
 
 def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:
-    """Makes a table without rows."""
     column = {"name": "a", "type": "string", "nullable": True, "metadata": {}}
     schema = json.dumps({"type": "struct", "fields": [column]})
     meta = {"id": name, "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": []}

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.timeout(1800 + 30 * TIMES)
 
 @pytest.fixture
 def proxied(spark: SparkSession, s3: int, in_s3: Callable[..., Lakehouse]) -> Iterator[tuple[Lakehouse, Interference]]:
-    """A lakehouse behind a proxy, and what the proxy does."""
     with before_store(s3) as (port, interference):
         bucket = f"behind-{port}"  # Hadoop keeps one client a bucket, with the first address that it was given
         make_bucket(s3, bucket)

@@ -27,13 +27,11 @@ def _results(load_seq: int, *expectations: str) -> list[dict[str, Any]]:
 
 
 def _append(spark: SparkSession, table: Table, load_seq: int, *expectations: str) -> None:
-    """Append a gate run as one file."""
     tables.append(frames.of_contract(spark, _results(load_seq, *expectations), RESULTS).coalesce(1), table, RESULTS)
 
 
 @pytest.fixture
 def table(spark: SparkSession, run: Run) -> Table:
-    """Three commits of rows."""
     made = run.table(RESULTS.name)
     tables.create(spark, made, RESULTS)
     for load_seq in (1, 2, 3):
@@ -52,7 +50,6 @@ def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all rows, of those from a number on, of an earlier version, and of the last ones."""
     asked: list[dict[str, Any]] = [{}, {"start": ("first_load_seq", 2)}, {"version": 2}, {"start": ("first_load_seq", 9)}]
 
     def found() -> list[object]:
@@ -69,7 +66,6 @@ def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch:
 
 
 def test_an_empty_table_has_no_last_rows(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor a highest number, with Spark or without."""
     table = run.table(RESULTS.name)
     assert small_tables.highest(spark, table, "first_load_seq") == 0
     tables.create(spark, table, RESULTS)

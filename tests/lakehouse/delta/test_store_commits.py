@@ -23,7 +23,6 @@ TIMES = examples(few=6, many=50)
 
 
 def by_way_of(proxy: int) -> dict[str, str]:
-    """The settings by which the session reaches the store through a proxy."""
     if PLACE == "azure":
         return {"fs.azure.abfs.endpoint": f"127.0.0.1:{proxy}", "fs.abfs.impl.disable.cache": "true"}
     return {"fs.gs.storage.root.url": f"http://127.0.0.1:{proxy}/", "fs.gs.impl.disable.cache": "true"}

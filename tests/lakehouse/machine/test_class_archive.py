@@ -17,14 +17,12 @@ JVM = ["/bin/sh", "-c", 'exec "$0" $SPARK_SUBMIT_OPTS -version', str(java_execut
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a Python environment that has no archive."""
     monkeypatch.setattr(class_archive, "_FOLDER", tmp_path)
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     return tmp_path
 
 
 def started(*options: str) -> str:
-    """What a JVM says that starts with the archive, if there is one."""
     command = [str(java_executable()), *class_archive.jvm_options(), *options, "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr

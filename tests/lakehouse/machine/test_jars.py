@@ -36,7 +36,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def java_of(home: Path, script: str) -> Path:
-    """A script in the place of a JAVA_HOME's java."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
     java.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -51,7 +50,6 @@ def java_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
 
 
 def put(cache: Path, content: bytes, conf: str) -> Path:
-    """The one jar of a configuration, with some content."""
     jar = cache / conf / "one-1.jar"
     jar.parent.mkdir(parents=True, exist_ok=True)
     jar.write_bytes(content)

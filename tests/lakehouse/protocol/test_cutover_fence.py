@@ -56,7 +56,6 @@ def two_loads(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_facto
 
 @pytest.fixture
 def run(two_loads: Run, copied: Callable[[Run, Path], Run], tmp_path: Path) -> Run:
-    """A run over a copy of those tables."""
     return copied(two_loads, tmp_path / "copy")
 
 

@@ -22,7 +22,6 @@ with locked(Lakehouse(root=sys.argv[1]), is_maintenance=sys.argv[3:] == ["mainte
 
 
 def held(root: Path, seconds: float, *more: str) -> subprocess.Popen[str]:
-    """Another process that holds the lock for so long."""
     command = [sys.executable, "-c", HOLDER, str(root), str(seconds), *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

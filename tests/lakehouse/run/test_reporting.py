@@ -16,7 +16,6 @@ SECRET = 'pass"word\n1'
 
 
 def shown(*events: tuple[str, dict[str, Any]], width: int = 200) -> str:
-    """What the live view leaves on a screen after some events."""
     screen = io.StringIO()
     console = Console(file=screen, width=width, force_terminal=True, highlight=False, no_color=True)
     report = LiveReport(scrubber([SECRET]), console)
@@ -27,7 +26,6 @@ def shown(*events: tuple[str, dict[str, Any]], width: int = 200) -> str:
 
 
 def reported(capsys: pytest.CaptureFixture[str], *events: tuple[str, dict[str, Any]], secrets: list[str] | None = None) -> Any:
-    """The lines on stderr of some events."""
     with open_report(secrets=secrets or []) as report:
         assert isinstance(report, JsonReport), "there is no terminal"
         for name, fields in events:
@@ -105,7 +103,6 @@ def test_the_live_view_fits_its_terminal_and_shows_each_run_its_stages_and_count
 
 
 def lines(printed: str) -> list[str]:
-    """The lines of a screen, without the codes that colour and move."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", printed).splitlines()
 
 

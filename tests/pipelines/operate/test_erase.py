@@ -72,7 +72,6 @@ def whole(path: Path) -> bytes:
 
 
 def tables_with_ann(spark: SparkSession, run: Run) -> list[str]:
-    """The tables that have a row with Ann's key, in any column."""
     there = [name for name in TABLES if tables.exists(spark, run.table(name))]
     return [name for name in there if ANN.decode() in repr(spark.read.table(run.table(name).sql).collect())]
 

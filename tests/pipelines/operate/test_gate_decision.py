@@ -50,12 +50,10 @@ run = copy_of(failed)
 
 
 def strict(run: Run, **more: Any) -> Settings:
-    """Settings that let no duplicate through."""
     return settings_of(run, gate=NO_DUPLICATES, **more)
 
 
 def loaded(spark: SparkSession, run: Run, *records: Record) -> None:
-    """Bring records to Silver."""
     put(spark, run, records)
     bronze_to_silver.run(spark, run, strict(run))
 
@@ -75,7 +73,6 @@ def decisions(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
 
 
 def gate_runs(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
-    """First and last load of each gate run."""
     rows = spark.read.table(run.table("gate_results").sql).select("gate_run_id", "first_load_seq", "last_load_seq").distinct()
     return [(row["first_load_seq"], row["last_load_seq"]) for row in rows.orderBy("last_load_seq", "first_load_seq").collect()]
 

@@ -26,7 +26,6 @@ TABLES = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks
 
 
 def sent(start: int, sequences: list[object], *, partition: int = 0, epochs: list[int] | None = None) -> list[Record]:
-    """Records at offsets in a row."""
     epoch_of = epochs if epochs is not None else [None for _ in sequences]
     numbered = enumerate(zip(sequences, epoch_of, strict=True), start)
     return [Record.of(offset, sequence, partition=partition, epoch=epoch) for offset, (sequence, epoch) in numbered]
@@ -65,7 +64,6 @@ def marks(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
 
 
 def versions(spark: SparkSession, run: Run) -> list[int]:
-    """The last version of Bronze and of each table of Silver."""
     return [tables.version(spark, run.table(name)) for name in TABLES]
 
 

@@ -25,7 +25,6 @@ def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False
 
 
 def offsets_in_gold(spark: SparkSession, run: Run) -> dict[str, list[int]]:
-    """The offsets in Gold, by table."""
     tables_of_gold = {name: spark.read.table(run.table(name).sql) for name in ("gold_records", "gold_latest")}
     return {name: [row["offset"] for row in rows.orderBy("offset").collect()] for name, rows in tables_of_gold.items()}
 

@@ -55,7 +55,6 @@ def data_file(run: Run, name: str) -> Path:
 
 
 def failed(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The checks that do not hold, the first one first."""
     return {each["check"]: each for each in found["checks"] if not each["ok"]}
 
 

@@ -19,7 +19,6 @@ OUT = "topic string, partition int, first_offset bigint, last_offset bigint, rec
 
 
 def silver(spark: SparkSession, *rows: tuple[int, int, int], late: int) -> DataFrame:
-    """Rows of stream t/0 as load, sequence, offset; the one at offset `late` is late."""
     kept = [
         ("t", 0, None, load_seq, 0, sequence, offset, "late" if offset == late else "in_order")
         for load_seq, sequence, offset in rows

@@ -165,7 +165,6 @@ def test_each_value_is_decoded_by_the_schema_whose_id_it_begins_with(spark: Spar
 
 
 def number(value: int) -> bytes:
-    """A long of Avro's."""
     return varint((value << 1) ^ (value >> 63))
 
 

@@ -83,7 +83,6 @@ def prefixed(number: int, value: bytes, indexes: bytes = b"\0") -> bytes:
 
 
 def orders(spark: SparkSession, schema: str, values: list[bytes | None], max_bytes: int | None = None) -> list[Any]:
-    """The payload of each order, or the reason where there is none."""
     return payloads(spark, Payload("protobuf", schema, max_bytes), values, PLAIN)
 
 

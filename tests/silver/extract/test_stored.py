@@ -107,7 +107,6 @@ def test_a_decision_over_current_records_reads_no_bytes(spark: SparkSession, run
 
 
 def _columns_scanned(frame: DataFrame) -> set[str]:
-    """The columns that the physical plan reads from files."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
     schemas = re.findall(r"FileScan parquet [^\[]*\[([^\]]*)\]", plan)
     assert schemas

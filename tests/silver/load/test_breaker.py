@@ -14,7 +14,6 @@ HALF = 0.5
 
 
 def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any]:
-    """A ledger row, as far as the breaker reads it."""
     classes = {**dict.fromkeys(CLASSES, 0), **counts}
     return {
         "topic": topic,

@@ -108,7 +108,6 @@ def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(sp
 
 
 def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
-    """What Bronze holds from a version on."""
     return bronze_range.pin(spark, run, after_version=version - 1, above={})
 
 

@@ -57,7 +57,6 @@ SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nam
 
 @pytest.fixture(scope="module")
 def decided(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
-    """One load of them all, each a topic."""
     run = run_at(tmp_path_factory.mktemp("classes"))
     put(spark, run, [replace(record, topic=topic) for topic, records in SENT.items() for record in records])
     tables.create_tables(spark, run, RULES)

@@ -21,7 +21,6 @@ def records(first: int, count: int, topic: str = "t") -> list[Record]:
 
 
 def loads(spark: SparkSession, run: Run) -> list[tuple[int, int, int]]:
-    """Load, records and last Bronze version of each load, from the ledger."""
     rows = spark.read.table(run.table("silver_loads").sql).orderBy("load_seq").collect()
     return [(row["load_seq"], row["records"], row["bronze_to_version"]) for row in rows]
 

@@ -39,7 +39,6 @@ def retired(spark: SparkSession, run: Run, config: Settings, *, is_dry_run: bool
 
 
 def loaded(spark: SparkSession, run: Run, config: Settings, records: Iterable[Record]) -> dict[str, Any]:
-    """Put records into Bronze and load them into Silver; what that did."""
     if sent := list(records):
         put(spark, run, sent)
     return bronze_to_silver.run(spark, run, config)
@@ -75,7 +74,6 @@ BACK = [
 
 
 def never_left(spark: SparkSession, run: Run) -> None:
-    """Load 1: FIRST. Load 2: BACK."""
     for records in (FIRST, BACK):
         loaded(spark, run, settings_of(run, **CONFIG), records)
 

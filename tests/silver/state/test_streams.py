@@ -28,7 +28,6 @@ LIMITS = {"max_new_streams": 3, "topics": {"u": {"max_new_streams": 5}}}
 
 
 def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]:
-    """A record of each of some producers."""
     return [
         Record(**{**vars(Record.of(offset + nth, 7, producer=f"p{number}")), "topic": topic})
         for nth, number in enumerate(range(first, last + 1))
