@@ -53,8 +53,7 @@ SAYS: tuple[tuple[str, ...], ...] = (
     (),
     ("Lag: 0 offsets behind Kafka in 2 partitions.",),
     ('"records": 0',),
-)
-"""What each command of the page has to print. Nothing prints `NO  `, by which `check` begins what it misses."""
+)  # what each command of the page has to print. Nothing prints `NO `, by which `check` begins what it misses.
 
 
 def steps() -> list[re.Match[str]]:

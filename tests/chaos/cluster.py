@@ -24,8 +24,7 @@ from tests.support.proxy import Proxy
 
 REPLICAS = 3
 PATIENCE_SECONDS = 60
-SESSION_SECONDS = 3
-"""After that long without a heartbeat the controller elects another leader."""
+SESSION_SECONDS = 3  # after that long without a heartbeat the controller elects another leader
 
 TCP_SECONDS = 5.0
 """How long connections are killed again and again, at most. The article did so for ten seconds, over more records."""

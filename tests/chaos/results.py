@@ -8,23 +8,19 @@ from pathlib import Path
 from typing import Any
 
 SENDERS = ("java", "librdkafka", "kit")
-PULSAR = "pulsar"
-"""The sender to Pulsar: its own client in Java."""
+PULSAR = "pulsar"  # the sender to Pulsar: its own client in Java
 ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
 FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
 
 FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 """Numbers of six digits: a record of them takes 20 bytes, and a batch of the Java client holds 819, as in the article."""
-MOST_OPEN = 10_000
-"""The most records that are sent and not yet acknowledged: the article's limit."""
+MOST_OPEN = 10_000  # the most records that are sent and not yet acknowledged: the article's limit
 FLUSHED = 1_000
 """Records that are acknowledged before the rest is sent: under acks=1 followers may have none else when the leader dies."""
-DELAY_MS, PULSAR_DELAY_MS = 20, 100
-"""Delays of the article's brokers."""
+DELAY_MS, PULSAR_DELAY_MS = 20, 100  # delays of the article's brokers
 
 NONE = "none"
-RETRIES = {"reordering", "client_retries"}
-"""The findings of `tidemark order` where a client retries without idempotence."""
+RETRIES = {"reordering", "client_retries"}  # the findings of `tidemark order` where a client retries without idempotence
 ENOUGH_RIGHT = 0.95
 NEARLY_ALL = 0.9
 """The share of the article's runs without idempotence that go backwards, if more than one request is in flight just then."""

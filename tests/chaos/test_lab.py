@@ -11,8 +11,7 @@ from tests.support.published import Jumps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault, pytest.mark.slow]
 
-_ATTEMPTS = 3
-"""A killed leader turned the order in 48 of 50 runs: docs/chaos.md."""
+_ATTEMPTS = 3  # a killed leader turned the order in 48 of 50 runs: docs/chaos.md
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ COMMANDS, KEYS, DECISIONS = DOCS / "commands.md", DOCS / "configuration.md", DOC
 _HEAD = "<!-- Below this line the page is written from the code: python -m tests.docs.reference -->\n"
 _ROW = re.compile(r"(?m)^\| (?P<name>`[a-z_.\[\]A-Z]+`) \|[^|\n]*\|[^|\n]*\| (?P<rest>.*)$")
 _WIDTH = 100
-_NAMED = {"TOPIC", "MEASURE"}
-"""Parts of a key that mean any topic or measure."""
+_NAMED = {"TOPIC", "MEASURE"}  # parts of a key that mean any topic or measure
 _KINDS = {"array": "list", "boolean": "true or false", "integer": "whole number", "object": "mapping", "string": "text"}
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
 _NULL = {"type": "null"}

@@ -27,8 +27,7 @@ NOT_OURS = {
     "sed ": "writes a file for pip",
     "spark-submit ": "a cluster: tests/cluster/test_standalone.py",
     "uv build ": "tests/packaging/test_wheel.py builds the wheel",
-}
-"""How lines begin that are neither `tidemark` nor `make`, or need more than this machine, and why they are not run here."""
+}  # how lines begin that are neither `tidemark` nor `make`, or need more than this machine, and why they are not run here
 
 
 TARGETS = re.findall(r"(?m)^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"))

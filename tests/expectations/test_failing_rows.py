@@ -31,8 +31,7 @@ SPOILED = (
     "UPDATE {silver_watermarks} SET high_watermark = 9 WHERE partition = 0",
     "UPDATE {silver_loads} SET records = records + 1 WHERE load_seq = 1 AND partition = 0",
     "UPDATE {silver_loads} SET rules = replace(rules, '\"contiguous\": false', '\"contiguous\": true') WHERE load_seq = 2",
-)
-"""Each of the invariants is violated by one of these, but the last: it makes the streams of load 2 contiguous."""
+)  # each of the invariants is violated by one of these, but the last: it makes the streams of load 2 contiguous
 
 
 @pytest.fixture(scope="module")

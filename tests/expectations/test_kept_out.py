@@ -27,8 +27,7 @@ from tests.support.stages import ran, require_sound
 NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}}
 SMALL = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}
 VALUE = {"format": "json", "schema": "id STRING, n BIGINT"}
-IN_GOLD = [(0, 1), (1, 1), (2, 2), (5, 2)]
-"""Offset and load of what is published: all but offsets 3 and 4."""
+IN_GOLD = [(0, 1), (1, 1), (2, 2), (5, 2)]  # offset and load of what is published: all but offsets 3 and 4
 HELD = [(3, "held", None), (4, "held", None)]
 
 

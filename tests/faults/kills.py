@@ -37,8 +37,7 @@ _POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
 _ELSEWHERE = {
     *("bronze.topics_noted", "bronze.carried_on", "bronze.begun_anew", "gate.kept_aside"),
     *("gold.model_made", "gold.replaced", "gold.withdrawn", "gold.by_stream", "gold.latest_anew"),
-}
-"""Crash points of a first read, odd timestamps, rows kept out of Gold, models, rebuilds, restores, keys of several streams."""
+}  # crash points of a first read, odd timestamps, rows kept out of Gold, models, rebuilds, restores, keys of several streams
 _BEFORE, _AFTER = ("link,linkat", "%%stat")
 """The system calls that are struck as they begin: the link that makes a commit's file; after it, the look at its checksum's."""
 _PATIENCE_SECONDS = 900
@@ -101,8 +100,7 @@ class Moment:
         return f"in {runner.stage}" + (", Python alone" if self.is_python_alone else "")
 
 
-NEVER = Moment("gold", 1_000)
-"""A run that is left alone ends before that."""
+NEVER = Moment("gold", 1_000)  # a run that is left alone ends before that
 
 
 @dataclass(frozen=True)

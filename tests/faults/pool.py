@@ -98,8 +98,8 @@ class Runner:
     def go(self, **order: str | bool | list[str] | None) -> None:
         """Start a run.
 
-        `crash_at` and `stop_at` are the crash points at which it dies or stands still. With `waits` it starts as soon as
-        another run has ended, instead of giving up. `stage`, `config`, `settings` and `is_locked` (by default) are those of the run.
+        `crash_at` and `stop_at` are the points at which it dies or stands still. With `waits` it starts as soon as
+        another run has ended, instead of giving up. The rest is of the run, which is locked by default.
         """
         self.stage, self.is_used = None, True
         assert self.process.stdin is not None

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from bench.machine import conditions
 from tests.faults.arm import Arm
 
-RECOVERY_SECONDS = 5.0
-"""The most that recovery may add to the next run."""
+RECOVERY_SECONDS = 5.0  # the most that recovery may add to the next run
 
 
 def log(line: str) -> None:

@@ -29,8 +29,7 @@ _DOUBLE_SHARE = 0.25
 _PAIRS = 6
 _CONTROL_KILLS, _CONTROL_RECORDS = 12, 20_000
 _FRUITLESS_ROUNDS = 25
-_KILLS_PER_ROUND = 0.75
-"""The expected share of rounds that end with a kill: the stream lasts until the last one."""
+_KILLS_PER_ROUND = 0.75  # the expected share of rounds that end with a kill: the stream lasts until the last one
 
 
 def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:

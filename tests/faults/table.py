@@ -25,8 +25,7 @@ from silver.state.request import Kind, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config, write_config
 
-ANN = b"ann@example.org"
-"""The key that is erased."""
+ANN = b"ann@example.org"  # the key that is erased
 OF_ANN = ("bronze_records", "silver_records", "gold_latest_by_stream", "gold_latest", "gold_records")
 READ = {
     "bronze": 'SELECT "offset" FROM bronze_records',
@@ -48,8 +47,7 @@ READ = {
     "hashes": "SELECT count(*) FROM silver_rejects WHERE content_sha256 NOT LIKE 'erased:%'",
     "kept out": 'SELECT "offset", state FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id)',
     **{f"ann in {name}": f"SELECT count(*) FROM {name} WHERE key = '{ANN.decode()}'::BLOB" for name in OF_ANN},
-}
-"""What a row reads of the tables."""
+}  # what a row reads of the tables
 
 
 class Died(BaseException):

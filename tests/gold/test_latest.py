@@ -42,8 +42,7 @@ class Sent(NamedTuple):
     offset: int
 
 
-Places = dict[tuple[str, bytes | None], tuple[int, int]]
-"""Partition and offset of the latest record of each topic and key."""
+Places = dict[tuple[str, bytes | None], tuple[int, int]]  # partition and offset of the latest record of each topic and key
 
 
 def latest_of(records: Iterable[Sent]) -> Places:

@@ -22,22 +22,19 @@ STEPS = {
     "append_silver": "silver.load.steps",
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
-}
-"""Each step of the model, and the module whose function it stands for."""
+}  # each step of the model, and the module whose function it stands for
 
 SWAP_STEPS = {
     "restore": "pipelines.recover.restore",
     "close": "lakehouse.protocol.cutover_fence",
     "_cut": "silver.load.cutover",
     "apply_cutover": "silver.load.cutover",
-}
-"""The same of a restore; it is claimed as any load is."""
+}  # the same of a restore; it is claimed as any load is
 
 SWAP_ORDER = (
     *("restore", "claim", "close: records", "close: rejects", "close: property"),
     *("_cut: records", "_cut: rejects", "_cut: settled", "apply_cutover: ledger", "apply_cutover: marks"),
-)
-"""What a restore commits, in the order of `silver.load.cutover.apply_cutover`."""
+)  # what a restore commits, in the order of `silver.load.cutover.apply_cutover`
 
 ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits, in the order of `silver.load.steps`
 
@@ -381,8 +378,7 @@ PARTS: Mapping[str, Callable[[Load, Tables, int], Iterator[Step[Tables]]]] = {
     "append_rejects": Load.append_rejects,
     "advance": Load.advance,
     **{at: Load.swap for at in SWAP_ORDER if at not in ("restore", "claim")},
-}
-"""Where a runner stands, and what it does there: a table is read, or committed to, in each."""
+}  # where a runner stands, and what it does there: a table is read, or committed to, in each
 
 
 def found_by(tables: Tables, runner: Runner) -> Found:

@@ -25,8 +25,7 @@ FOLDERS = (
 )
 FILES = ("pyproject.toml", "README.md")
 _SECONDS = 600
-_FAILED = 1
-"""Exit code of pytest where a test failed. Others mean that no test ran."""
+_FAILED = 1  # exit code of pytest where a test failed. Others mean that no test ran.
 
 
 @dataclass(frozen=True)

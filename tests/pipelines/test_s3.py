@@ -16,8 +16,7 @@ from tests.support.kafka import send, sequenced
 from tests.support.object_store import Request, before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
 
-TIMES = int(os.environ.get("TESTS_TIMES", "12"))
-"""Commits that a rival's comes before, and commits whose answer is lost."""
+TIMES = int(os.environ.get("TESTS_TIMES", "12"))  # commits that a rival's comes before, and commits whose answer is lost
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(1800 + 30 * TIMES)]
 

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 SCHEMA = (
     "seq BIGINT, a STRING, d DECIMAL(10,2), t TIMESTAMP, m MAP<STRING, DECIMAL(5,1)>, l ARRAY<STRUCT<d: DATE NOT NULL>>, "
     "b BINARY, o STRUCT<seq: INT NOT NULL, d: DOUBLE, a: BOOLEAN, t: TIMESTAMP_NTZ, l: ARRAY<TINYINT>, b: FLOAT, m: SMALLINT>"
-)
-"""A payload of every kind of type, under the keys that `VALUES` has."""
+)  # a payload of every kind of type, under the keys that `VALUES` has
 
 _NUMBERS = st.integers(-3, 40) | st.sampled_from([2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**30])
 _TEXTS = st.sampled_from(
@@ -21,13 +20,11 @@ NUMBERS = st.one_of(
     _NUMBERS.map(lambda number: (number % 2**32).to_bytes(4)),
     _TEXTS,
     st.binary(max_size=12),
-)
-"""A number as digits or big-endian, or something else."""
+)  # a number as digits or big-endian, or something else
 
 NAMES = st.sampled_from(
     [b"a", b"A", b"a ", b"", b"\xff", b"e\xcc\x81", b"\xc3\xa9", b"\x1b]0;x\x07", b"x" * 1_025]
-) | st.binary(max_size=4)
-"""A producer's name, or something else."""
+) | st.binary(max_size=4)  # a producer's name, or something else
 
 _TOKENS = st.sampled_from(
     [
@@ -60,5 +57,4 @@ VALUES = st.one_of(
     NUMBERS,
     st.binary(max_size=24),
     st.none(),
-)
-"""A record's value: JSON, JSON that was spoiled, tokens in any order, bytes."""
+)  # a record's value: JSON, JSON that was spoiled, tokens in any order, bytes

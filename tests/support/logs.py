@@ -15,8 +15,7 @@ ALIKE: tuple[tuple[str | None, ...], ...] = (
     ("\uffff", "\U0001f40c", "\ue000"),  # UTF-16 sorts them otherwise than UTF-8 and code points do
     ("a", "a\x00", ""),
     (None, "null", "None"),
-)
-"""Names that something may take for one another, or sort in an order of its own."""
+)  # names that something may take for one another, or sort in an order of its own
 
 LOADS = 3
 _NUMBERS = (*range(14), None, LARGEST, LARGEST - 1, LARGEST - 4)

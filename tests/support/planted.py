@@ -7,17 +7,14 @@ from typing import Any, get_args
 from lakehouse.config.keys import Path, all_keys, dotted, key_at
 from lakehouse.settings.base import Model
 
-PLANTED = "hunter2-of-the-tests"
-"""The secret: no output may have it."""
-VARIABLE = "PLANTED"
-"""The environment variable that has it."""
+PLANTED = "hunter2-of-the-tests"  # the secret: no output may have it
+VARIABLE = "PLANTED"  # the environment variable that has it
 FORMS = {"written out": PLANTED, "of a variable": f"${{env:{VARIABLE}}}", "of a scope": "${secret:vault/planted}"}
 
 _AZURE = "abfss://c@a.dfs.core.windows.net/lake"
 _LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" password="%";'
 PROPERTIES = {"sasl.jaas.config": _LOGIN, "ssl.key.password": "%"}
-MAILER = ["cat", "--password=%"]
-"""A program that repeats its argument where it fails."""
+MAILER = ["cat", "--password=%"]  # a program that repeats its argument where it fails
 _REGISTRY = {"url": "http://127.0.0.1:1", "username": "ada", "password": "%"}
 _WEBHOOK = "http://127.0.0.1:1/"
 
@@ -39,8 +36,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
         "watch": {"alerts": {"webhook": {"url": _WEBHOOK, "headers": {"Authorization": "Bearer %"}}}}
     },
     "watch.alerts.mail_command": {"watch": {"alerts": {"mail_command": MAILER}}},
-}
-"""By the key of a secret, a section that has one; % is the place of the secret."""
+}  # by the key of a secret, a section that has one; % is the place of the secret
 _IN_A_FOLDER = ("kafka.properties", "value.registry.password", "watch.alerts.mail_command")
 IN_A_FOLDER = {name: part for key in _IN_A_FOLDER for name, part in SECTIONS[key].items()}
 """All that the config of tables in a folder can have at once."""

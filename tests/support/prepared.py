@@ -15,8 +15,7 @@ from lakehouse.run.context import Run
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
-History = Callable[[SparkSession, Run], object]
-"""Builds the tables of a lakehouse that is empty before."""
+History = Callable[[SparkSession, Run], object]  # builds the tables of a lakehouse that is empty before
 
 
 @dataclass(frozen=True)

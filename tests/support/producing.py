@@ -71,8 +71,7 @@ with Sender(config, "shop", numbers) as sender:
             sent.result()
             print("on")
 print("done")
-"""
-"""Sends the numbers of a source from the first one that Kafka may lack, prints `on` now and then, and ends with the source."""
+"""  # sends the numbers of a source from the first one that Kafka may lack, prints `on` now and then, and ends with the source
 
 
 def start(program: str | Path, *arguments: str, python: Path | None = None) -> subprocess.Popen[str]:

@@ -127,8 +127,7 @@ EXAMPLE = Published(
     (),
     9,
     sent=44,
-)
-"""Printed beside the numbers, in slightly other words; it has no row of the CSV: this one is counted from its numbers."""
+)  # printed beside the numbers, in slightly other words; it has no row of the CSV: this one is counted from its numbers
 
 KAFKA = [KAFKA_CONNECTIONS_KILLED, *KAFKA_LEADER_KILLED]
 PULSAR = [*PULSAR_CONNECTIONS_KILLED, *PULSAR_OWNER_KILLED]

@@ -78,8 +78,7 @@ CASES: dict[str, tuple[list[Kept], set[tuple[object, ...]]]] = {
         ],
         {(None, 1, 3, 0, 0, 0, 1, (0, 1), (0, 3))},
     ),
-}
-"""Rows of Silver, and the facts of their streams but for the topic and partition."""
+}  # rows of Silver, and the facts of their streams but for the topic and partition
 
 
 def test_the_facts_of_streams(spark: SparkSession) -> None:

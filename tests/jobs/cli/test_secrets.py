@@ -35,8 +35,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "restore": ("--to", "1", *WHY),
     "rebuild": WHY,
     "erase": ("--topic", "t", "--key", "k", *WHY),
-}
-"""What follows the names of commands."""
+}  # what follows the names of commands
 ELSEWHERE = {"report": "tests/scenario: its charts take seconds"}
 COMMANDS = {name: command for name, command in leaves(typer.main.get_command(app)) if name not in ELSEWHERE}
 OF_A_CONFIG = [name for name, command in COMMANDS.items() if any("--config" in each.opts for each in command.params)]

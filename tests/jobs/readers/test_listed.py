@@ -15,8 +15,7 @@ from tests.support.report_tables import Shape, write_lake
 from tests.support.small_config import write_config
 
 PRODUCERS = 1_200
-LONG = "x" * 1_024
-"""The longest name that a producer can have; what is longer is invalid."""
+LONG = "x" * 1_024  # the longest name that a producer can have; what is longer is invalid
 HUGE = "x" * 300_000
 NAMES = (LONG, *(f"p{number}" for number in range(1, PRODUCERS)))
 

@@ -18,8 +18,7 @@ from tests.support.examples import examples
 from tests.support.object_store import Interference, Request, before_store, make_bucket, storage
 from tests.support.rivals import acknowledged, append, merge, numbers
 
-TIMES = examples(few=6, many=100)
-"""How often each kind of commit meets a rival's."""
+TIMES = examples(few=6, many=100)  # how often each kind of commit meets a rival's
 
 pytestmark = pytest.mark.timeout(1800 + 30 * TIMES)
 

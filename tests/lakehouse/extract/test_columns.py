@@ -19,8 +19,7 @@ from tests.support.decodings import extracted
 pytestmark = pytest.mark.spark
 
 LARGEST = 2**63 - 1
-Given = bytes | tuple[tuple[str, bytes | None], ...] | None
-"""A value, or headers."""
+Given = bytes | tuple[tuple[str, bytes | None], ...] | None  # a value, or headers
 
 
 def read(spark: SparkSession, cases: Sequence[tuple[Sources, Sequence[Given]]]) -> list[list[tuple[Any, ...]]]:

@@ -137,8 +137,7 @@ def test_what_was_written_out_in_unusual_places_is_masked_and_known(tmp_path: Pa
     assert settings.watch.alerts.mail_command == tuple(mail)
 
 
-NO_SECRETS = {"lakehouse.storage.access_key_id", "value.registry.key"}
-"""Names of a key and of a file."""
+NO_SECRETS = {"lakehouse.storage.access_key_id", "value.registry.key"}  # names of a key and of a file
 
 
 def test_a_key_that_is_named_as_a_secret_is_one() -> None:

@@ -232,7 +232,7 @@ def test_a_load_without_records_has_no_segments() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_block_rises_and_goes_on_in_the_next_chunk_only_where_no_record_lies_between(size: int) -> None:
+def test_a_block_goes_on_in_the_next_chunk_only_where_no_record_lies_between(size: int) -> None:
     sequences: list[Any] = [2, 3, 10, 4, 5, 5, 3, 6]
     sent = [Arrival(STREAM, nth, 0, sequence, None) for nth, sequence in enumerate(sequences)]
     sent = [each for record in sent for each in [record] * (3 if record.offset == 7 else 1)]

@@ -33,8 +33,7 @@ EXAMPLE = {
         re.findall(r"```yaml\n(.*?)```", Path("docs/configuration.md").read_text(encoding="utf-8"), flags=re.DOTALL)[0]
     ).items()
     if name in ("producer", "epoch", "value", "policies", "gate")
-}
-"""What the first config of that page says of values, streams and the gate."""
+}  # what the first config of that page says of values, streams and the gate
 SCHEMA = EXAMPLE.pop("value")
 
 

@@ -22,7 +22,7 @@ RULES = Rules(
     Source("header", "seq"),
     payload=Payload("json", "seq BIGINT, name STRING"),
     max_jump=100,
-    own=(("epochs", BY_PRODUCER), ("nameless", BY_PRODUCER)),
+    own=(("epochs", BY_PRODUCER), ("nameless", BY_PRODUCER), ("alike", BY_PRODUCER)),
 )
 
 RESENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 4, 2, 3, 4, 6])]
@@ -51,6 +51,10 @@ EPOCHS = [
     Record.of(3, 5, producer="b", epoch=0),
 ]
 NAMELESS = [Record.of(0, 1, epoch=0), Record.of(1, 2, epoch=0)]
+NAMES = dict(enumerate(["a", "A", "a ", "a\0", " ", "\u00e9", "e\u0301", "\uffff", "\U0001f40c", "null"], start=1))
+OWN = [(name, sequence) for number, name in NAMES.items() for sequence in (number, 50)]
+ALL = [(name, sequence) for name in NAMES.values() for sequence in NAMES]
+ALIKE = [Record.of(offset, sequence, producer=name, epoch=0) for offset, (name, sequence) in enumerate(OWN + ALL)]
 CORRUPT = [Record.of(offset, seq) for offset, seq in enumerate([1, 2, 2**63 - 1, 3, 4])]
 SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nameless": NAMELESS, "corrupt": CORRUPT}
 
@@ -59,7 +63,10 @@ SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nam
 def decided(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
     run = run_at(tmp_path_factory.mktemp("classes"))
     put(spark, run, [replace(record, topic=topic) for topic, records in SENT.items() for record in records])
+    put(spark, run, [replace(record, topic="alike") for record in ALIKE[: len(OWN)]])
     tables.create_tables(spark, run, RULES)
+    steps.load_once(spark, run, RULES)
+    put(spark, run, [replace(record, topic="alike") for record in ALIKE[len(OWN) :]])
     steps.load_once(spark, run, RULES)
     return run
 
@@ -125,3 +132,11 @@ def test_one_corrupt_huge_number_is_set_aside_and_silences_nothing(spark: SparkS
 
     assert [tuple(row) for row in rejects.collect()] == [(2, "jump", 2**63 - 1)]
     assert kept(spark, decided, "corrupt") == [(0, 1), (1, 2), (3, 3), (4, 4)]
+
+
+def test_producers_whose_names_look_alike_are_streams_of_their_own(spark: SparkSession, decided: Run) -> None:
+    rejects = rows(spark, decided, "silver_rejects", "alike").where("class = 'duplicate'").select("producer", "first_sequence")
+    counted = rows(spark, decided, "silver_loads", "alike").orderBy("load_seq").select("accepted", "late", "duplicate")
+
+    assert sorted(map(tuple, rejects.collect())) == sorted((name, number) for number, name in NAMES.items())
+    assert [tuple(row) for row in counted.collect()] == [(20, 0, 0), (90, 90, 10)]
