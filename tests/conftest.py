@@ -161,8 +161,6 @@ def place(own_place: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 @pytest.fixture(scope="session")
 def lakehouse_at(place: Place, request: pytest.FixtureRequest) -> Callable[[Path], Lakehouse]:
-    """Makes the lakehouse that belongs to a folder; in a catalog also its schema and its volume."""
-
     def make(folder: Path) -> Lakehouse:
         found = place.lakehouse(folder)
         if found.schema is not None:
@@ -177,14 +175,11 @@ def lakehouse_at(place: Place, request: pytest.FixtureRequest) -> Callable[[Path
 
 @pytest.fixture(scope="session")
 def run_at(lakehouse_at: Callable[[Path], Lakehouse]) -> Callable[[Path], Run]:
-    """Makes a run over the lakehouse that belongs to a folder, with a number of its own."""
     return lambda folder: Run("tests", lakehouse_at(folder), Events())
 
 
 @pytest.fixture(scope="session")
 def copied(place: Place, run_at: Callable[[Path], Run], request: pytest.FixtureRequest) -> Callable[[Run, Path], Run]:
-    """Makes a run over a copy of another run's tables, which rest: Delta's paths are relative, so files can be copied."""
-
     def make(original: Run, folder: Path) -> Run:
         run = run_at(folder)
         if run.lakehouse.schema is not None:
@@ -237,7 +232,6 @@ def in_s3(spark: SparkSession, s3: int) -> Iterator[Callable[..., Lakehouse]]:
 
 @pytest.fixture
 def new_run(tmp_path: Path, run_at: Callable[[Path], Run]) -> Callable[[], Run]:
-    """Makes runs over the same empty lakehouse, each with a number of its own."""
     return lambda: run_at(tmp_path / "lakehouse")
 
 
@@ -248,7 +242,6 @@ def run(new_run: Callable[[], Run]) -> Run:
 
 @pytest.fixture
 def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs a command with --json in this process, and answers what it says."""
     from jobs import cli
 
     def ask(config: Path, *command: str) -> Any:

@@ -62,7 +62,6 @@ def steps() -> list[re.Match[str]]:
 
 @contextlib.contextmanager
 def own_broker(folder: Path) -> Iterator[str]:
-    """Lend a free port to a broker that keeps its state in a folder, and end the broker."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(folder / "state"))
         try:
@@ -72,7 +71,6 @@ def own_broker(folder: Path) -> Iterator[str]:
 
 
 def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    """Run every command in a folder, with another port than the page's, check what it prints, and yield both."""
     page = PAGE.read_text(encoding="utf-8")
     (folder / "orders.py").write_text(_PRODUCER.findall(page)[0], encoding="utf-8")
     for step, says in zip(steps(), SAYS, strict=True):
@@ -93,7 +91,6 @@ def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -
 
 
 def in_a_process(command: str, folder: Path) -> tuple[int, str]:
-    """Run a command as a shell would: its exit code, and what it printed, with its log where it failed."""
     program, *arguments = shlex.split(command)
     programs = {"tidemark": [sys.executable, "-m", "jobs.cli"], "python": [sys.executable]}
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_") or name == "TIDEMARK_JARS"}
@@ -110,7 +107,6 @@ def in_a_process(command: str, folder: Path) -> tuple[int, str]:
 
 
 def _neutral(printed: str, folder: Path, port: str) -> str:
-    """What was printed, without what differs from machine to machine."""
     text = (
         printed.replace(f"{HOST}:{port}", f"localhost:{PORT}")
         .replace(str(folder.resolve()), "/srv/orders")
@@ -123,7 +119,6 @@ def _neutral(printed: str, folder: Path, port: str) -> str:
 
 
 def main() -> None:
-    """Play the page, print each step as it is done, and with --write keep in the page what was printed."""
     parser = argparse.ArgumentParser(description="Play the newcomer's first hour, and check what is printed.")
     parser.add_argument("--write", action="store_true", help=f"write what was printed into {PAGE.relative_to(ROOT)}")
     is_written, page, written = parser.parse_args().write, PAGE.read_text(encoding="utf-8"), []

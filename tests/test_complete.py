@@ -133,7 +133,6 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
 
 
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
-    """How many of two late records Silver takes, and the state of those that are kept out."""
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
     stream = ("t", 0, None)
     late = {**dict(zip(STREAM, stream, strict=True)), "epoch": 0, "class": LATE, "records": 1}

@@ -12,7 +12,6 @@ from tests import first_hour
 
 
 def in_this_process(command: str, folder: Path) -> tuple[int, str]:
-    """Run a command of `tidemark` here, over the session of the tests; any other in a process."""
     program, *arguments = shlex.split(command)
     if program != "tidemark":
         return first_hour.in_a_process(command, folder)

@@ -70,7 +70,6 @@ def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, br
 
 
 def fails(value: Column) -> Column:
-    """A custom extractor that would stop an ingest, if one ran it."""
     raise AssertionError(value)
 
 

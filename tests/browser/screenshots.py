@@ -36,7 +36,6 @@ def parts() -> Iterator[list[Outgoing]]:
 
 
 def run_and_report(folder: Path) -> Path:
-    """Send and load, part by part; the last part waits in Kafka when the report is made."""
     file = folder / "report.html"
     with LocalBroker() as broker:
         create_topic(broker.bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
@@ -52,7 +51,6 @@ def run_and_report(folder: Path) -> Path:
 
 
 def take(file: Path) -> None:
-    """Take a picture of the report's first screen, in light and dark."""
     IMAGES.mkdir(exist_ok=True)
     with open_browser() as browser:
         for scheme in ("light", "dark"):

@@ -29,7 +29,6 @@ CELLS = f"[...{ROWS}].map(row => [...row.cells].filter(cell => !cell.hidden).map
 
 
 def cells(page: Page, table: str) -> list[list[str]]:
-    """The visible cells of a table's visible rows."""
     found: list[list[str]] = page.evaluate(CELLS.format(table))
     return found
 
@@ -67,7 +66,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens a file in a new window with the options of the test, without a network."""
     with contextlib.ExitStack() as windows:
 
         def open_file(file: Path, **window: Any) -> Opened:
@@ -80,7 +78,6 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture(scope="module")
 def opened(browser: Browser, report: Path) -> Iterator[Opened]:
-    """The report in a window that no test changes."""
     with browser.new_context(offline=True) as window:
         shared = Opened(window.new_page())
         shared.load(report)

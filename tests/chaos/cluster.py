@@ -125,7 +125,6 @@ class Cluster:
             broker.clients.delay_seconds = broker.peers.delay_seconds = milliseconds / 1000
 
     def heal(self, topic: str) -> None:
-        """Undo every fault, and return once every replica of the topic is in sync, or raise `UnfitError`."""
         self.delay(0)
         for broker in self.brokers.values():
             broker.peers.let_pass()
@@ -137,11 +136,9 @@ class Cluster:
         return self.brokers[self._partition(topic)[0]]
 
     def await_in_sync(self, topic: str, replicas: int = REPLICAS) -> None:
-        """Return once the topic has a leader and the given number of replicas in sync, or raise `UnfitError`."""
         wait_for(f"{replicas} replicas of {topic} in sync", lambda: self._partition(topic)[1] == replicas)
 
     def await_leader(self, topic: str, *, other_than: Broker) -> None:
-        """Return once another broker leads the topic, or raise `UnfitError`."""
         known = {node for node, broker in self.brokers.items() if broker is not other_than}
         wait_for(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
 

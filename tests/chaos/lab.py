@@ -75,7 +75,6 @@ class Log:
         return Jumps(*(counts[name] for name in Jumps._fields))
 
     def is_above(self) -> NDArray[np.bool_]:
-        """For each record, whether its number is above all numbers before it."""
         highest = np.maximum.accumulate(self.numbers)
         return np.concatenate(([True], self.numbers[1:] > highest[:-1]))
 
@@ -85,7 +84,6 @@ class Log:
         return found
 
     def columns(self, fates: NDArray[np.uint8]) -> dict[str, int]:
-        """The article's columns of a run, by the fates that its sender kept."""
         is_there = np.zeros(len(fates), np.bool_)
         is_there[self.numbers - FIRST] = True
         is_acknowledged, is_sent = fates == ACKNOWLEDGED, fates != UNSENT
@@ -146,7 +144,6 @@ class Lab(ABC):
         return Ran(planned, {**asdict(planned), **found.columns(fates), **of_sitting}, found, read)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
-        """Take the runs' topics through the pipeline, one for each way to number records, and remove them."""
         rows = []
         for numbers, is_of in ((BY_VALUE, ("java", "librdkafka")), (BY_KIT, ("kit",)), (BY_COPIER, (PULSAR,))):
             logs = {ran.planned.topic: ran.read for ran in runs if ran.planned.Sender in is_of}

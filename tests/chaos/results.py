@@ -40,11 +40,6 @@ class Planned:
 
     @property
     def topic(self) -> str:
-        """The run's topic, which names it.
-
-        >>> Planned("java", "all", "off", 5, "leader_killed").topic
-        'java-all-off-5-leader_killed-1'
-        """
         delay = "" if self.Delay == DELAY_MS else f"-{self.Delay}ms"
         return f"{self.Sender}-{self.Acks}-{self.Idempotence}-{self.InFlight}-{self.Fault}{delay}-{self.TestRun}"
 
@@ -125,7 +120,6 @@ class Row(Planned):
 
     @property
     def is_named(self) -> bool:
-        """Whether the findings name the cause of the traces: retries without idempotence, losses, both or neither."""
         has_retries = "retries" in self.shows and self.Idempotence == "off"
         has_loss = "loss" in self.shows and (self.Acks != "all" or self.Fault == "unclean_election")
         found = (bool(self.findings & RETRIES), "lost" in self.findings)
@@ -150,13 +144,11 @@ def read(file: Path) -> list[Row]:
 
 
 def named_share(rows: Sequence[Row]) -> tuple[int, int]:
-    """The number of Kafka's runs with traces whose cause the findings name, and the number of runs with traces."""
     showing = [row for row in rows if row.shows != NONE and row.Sender != PULSAR]
     return sum(row.is_named for row in showing), len(showing)
 
 
 def missed_marks(rows: Sequence[Row]) -> list[str]:
-    """The marks that the runs miss, each as a sentence; empty if they meet all."""
     missed = [f"{row.topic}: {each}" for row in rows for each in _missed_by(row)]
     without = [row for row in rows if row.Idempotence == "off" and (row.is_of_article or row.Sender == PULSAR)]
     for sender, fault in sorted({(row.Sender, row.Fault) for row in without}):
@@ -181,7 +173,6 @@ def _missed_by(row: Row) -> Iterator[str]:
 
 
 def _missed_without_idempotence(rows: Sequence[Row]) -> Iterator[str]:
-    """Compare one system's runs of one fault with the article's: all had duplicates, and Kafka's went backwards."""
     turned = sum(row.JB > 0 for row in rows)
     if not any(row.MsgsWithDups for row in rows):
         yield f"no duplicate in {len(rows)} runs without idempotence"

@@ -31,7 +31,6 @@ _ATTEMPTS, _BATCH = 3, 20
 
 
 def main() -> int:
-    """Make the runs that the file lacks, and check the marks of all: 1 if one is missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=__doc__)
     parser.add_argument("--runs", type=int, default=50, help="runs of each of the article's settings (%(default)s)")
     parser.add_argument("--others", type=int, default=1, help="runs of every other setting (%(default)s)")

@@ -43,7 +43,6 @@ def outcomes(
     """Take all topics through the pipeline, under each policy for late records: the columns of each topic's row."""
 
     def job(policy: str, *, is_strict: bool = False) -> Job:
-        """One policy's pipeline; the gate of a strict one fails over a single duplicate, late, missing or colliding record."""
         budgets = {name: {"critical": 0} for name in ("duplicate", "late", "missing", "collision")}
         config: dict[str, Any] = {
             "pipeline": "chaos",
@@ -73,7 +72,6 @@ def outcomes(
 
 
 def _strict_gate_faults(strict: Job, logs: Mapping[str, Log]) -> list[str]:
-    """Compare the verdict of a gate without any tolerance with the topics."""
     with contextlib.suppress(GateFailedError):
         medallion.run(strict, "gate")
     rows = strict.spark.read.table(strict.new_run().table(GATE_RESULTS).sql).collect()
@@ -91,7 +89,6 @@ def _strict_gate_faults(strict: Job, logs: Mapping[str, Log]) -> list[str]:
 
 
 def _compare_order(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[str, Any]]) -> None:
-    """Compare the counts of `tidemark order` with the topics, and keep its findings."""
     orders = {layer: {order.stream[0]: order for order in own} for layer, own in medallion.orders(job).items()}
     for topic, log in logs.items():
         bronze, silver = orders["bronze"][topic], orders["silver"][topic]
@@ -109,7 +106,6 @@ def _jumps(order: Order) -> Jumps:
 
 
 def _compare_tables(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[str, Any]], *, is_accepting: bool) -> None:
-    """Compare each record of Silver and of its rejects with the topics, and Gold with Silver."""
     run, none = job.new_run(), np.empty((0, 3))
     silver = _by_topic(job.spark, run.table(SILVER_RECORDS).sql)
     gold = _by_topic(job.spark, run.table(GOLD_RECORDS).sql) if is_accepting else silver

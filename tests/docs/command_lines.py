@@ -51,7 +51,6 @@ class Line:
 
 @cache
 def documents() -> dict[str, str]:
-    """Return by its path the text of what has command lines for a reader, changelog and decisions included."""
     files = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     return {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in files}
 

@@ -34,13 +34,6 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def relinked(markdown: str, page: str) -> str:
-    """Return a page's text with its links as the site has them; code stays as it is.
-
-    >>> relinked("[a](../SECURITY.md#x), [b](../gold/rows.py), `[c](../d)`", "queries.md")
-    '[a](security.md#x), b, `[c](../d)`'
-    >>> relinked("[a](docs/queries.md)", "index.md")
-    '[a](queries.md)'
-    """
     return _CODE_OR_LINK.sub(lambda found: found.group() if found["code"] else _link(found, page), markdown)
 
 

@@ -31,7 +31,6 @@ def loaded(page: str) -> list[str]:
 
 
 def leaked(page: str) -> list[str]:
-    """The lines of a page's paragraphs that a list or table should have become."""
     paragraphs = re.findall(r"(?s)<p[ >].*?</p>", page)
     texts = (re.sub(r"(?s)<(code|pre)\b.*?</\1>|<[^>]*>", ".", paragraph) for paragraph in paragraphs)
     return [line for text in texts for line in text.split("\n")[1:] if LISTS.match(line)]

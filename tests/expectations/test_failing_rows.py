@@ -55,7 +55,6 @@ def shown(spark: SparkSession, run: Run, gate_settings: Gate, *, rows: int = 20)
 
 
 def rows_behind(found: dict[str, Any]) -> dict[str, dict[str, list[tuple[object, ...]]]]:
-    """The rows of each expectation and kind, as tuples; what has none is left out."""
     return {
         each["expectation"]: {kind["what"]: [tuple(row.values()) for row in kind["rows"]] for kind in each["behind"]}
         for each in found["expectations"]

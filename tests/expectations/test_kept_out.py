@@ -32,7 +32,6 @@ HELD = [(3, "held", None), (4, "held", None)]
 
 
 def strict(run: Run, **more: Any) -> Settings:
-    """Settings that keep rows without an id, or with an n above 100, out of Gold."""
     return settings_of(run, **{"gate": {"expectations": [NOT_NULL, SMALL]}, "value": VALUE, **more})
 
 
@@ -57,7 +56,6 @@ def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tupl
 
 
 def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
-    """Offset, state and settling load of what holds of gold_rejects."""
     rows = sorted(gold_rejects.standing(spark, run), key=lambda row: row["offset"])
     return [(row["offset"], row["state"], row["settled_load_seq"]) for row in rows]
 

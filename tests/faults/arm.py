@@ -78,7 +78,6 @@ class Arm:
         self.doubles += (self.kills - before) * is_double
 
     def _draw(self, *, is_double: bool, stage: str | None = None) -> Kill:
-        """Draw a kill, in a given stage or any; in the control arm up to Silver, because its gate lets nothing out."""
         stages = STAGES if self.fences else STAGES[:2]
         return draw(self.source, is_double=is_double, stages=stages if stage is None else (stage,))
 
@@ -110,7 +109,6 @@ class Arm:
             self.last = where
 
     def _refuse(self, error: StuckError) -> None:
-        """Note a failed run, which only the control arm may have."""
         if self.fences:
             raise error
         self.refused.append(str(error).partition("\n")[0][:300])

@@ -15,8 +15,6 @@ from tests.support.small_config import write_config
 
 
 class Disk:
-    """A small disk of its own, mounted on a folder."""
-
     def __init__(self, folder: Path) -> None:
         self._filler = folder / "filler"
         folder.mkdir(parents=True)

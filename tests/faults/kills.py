@@ -196,6 +196,5 @@ def draw(source: random.Random, *, is_double: bool = False, stages: Sequence[str
 
 
 def require_end(runner: Runner, event: dict[str, Any]) -> None:
-    """Raise `StuckError` unless a run got through, or left because another writes: a JVM that outlived its Python."""
     if event["event"] == "gone" or event["exit_code"] not in (0, AnotherWriterError.exit_code):
         raise StuckError(f"A run ended with {event}. {runner.last_words()}")

@@ -155,7 +155,6 @@ class Pool:
             self._waiting.append(runner)
 
     def take(self, *, is_fresh: bool = False) -> Runner:
-        """The one that is ready first; a fresh one never ran."""
         fitting = [each for each in self._waiting if not (is_fresh and each.is_used)]
         if not fitting:
             self.fill(len(self._waiting))
@@ -176,7 +175,6 @@ class Pool:
         self._waiting.insert(0, runner)
 
     def rest(self) -> None:
-        """Wait until all are ready, so that nothing but a run works."""
         for runner in self._waiting:
             if not runner.jvm:
                 runner.get_ready()

@@ -41,7 +41,6 @@ def result(options: argparse.Namespace, control: Arm, ours: Arm, spark: SparkSes
 
 
 def is_exact(arm: Arm) -> bool:
-    """Whether the tables have what the reference has, each record once, and `verify --deep` finds nothing."""
     tables = arm.judged["tables"].values()
     return bool(arm.judged["verify_deep"]["ok"]) and not any(each["lost"] + each["twice"] + each["wrong"] for each in tables)
 

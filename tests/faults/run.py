@@ -63,7 +63,6 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
 
 
 def _rounds(arm: Arm, kills: int) -> Iterator[None]:
-    """Yield rounds until the number of kills is reached; raise `StuckError` after too many rounds without one."""
     started, fruitless = time.monotonic(), 0
     while arm.kills < kills:
         before = arm.kills
@@ -77,7 +76,6 @@ def _rounds(arm: Arm, kills: int) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run both arms and write the result: 1 if anything was lost or twice, or the control arm shows nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.run", description=__doc__)
     parser.add_argument("--kills", type=int, default=300, help="how many processes die (%(default)s)")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the stream (%(default)s)")

@@ -49,7 +49,6 @@ class Stream:
 
 
 def record(partition: int, sequence: int) -> Outgoing:
-    """A record; the same bytes whenever it is sent."""
     noise = sequence * 2_654_435_761 % 2**32  # Knuth's hash
     value = b"%d/%d/%032x" % (partition, sequence, noise * noise)
     return Outgoing(partition, b"key-%d-%03d" % (partition, sequence % _KEYS), value, [(EVENTS_HEADER, b"%d" % sequence)])

@@ -56,8 +56,6 @@ class Died(BaseException):
 
 @dataclass(frozen=True)
 class Lake:
-    """A lakehouse of its own, and what its runs need; the broker is for protocols of Bronze."""
-
     spark: SparkSession
     folder: Path
     run_at: Callable[[Path], Run]
@@ -105,7 +103,6 @@ class Lake:
         return done
 
     def left_at(self, point: str, act: Act) -> Lake:
-        """Let an act die at a crash point; a copy of the files of that moment, which a killed process leaves."""
         left = replace(self, folder=self.folder.parent / point / self.folder.name)
 
         def die(name: str) -> None:

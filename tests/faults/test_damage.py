@@ -31,7 +31,6 @@ def emptied(log: Path) -> None:
 
 
 def removed(log: Path) -> None:
-    """With all that the commit left behind, so that nothing tells of it."""
     for file in log.parent.glob(f"*{log.stem}*"):
         file.unlink()
 

@@ -61,7 +61,6 @@ def rows(spark: SparkSession, run: Run, name: str) -> list[Sent]:
 
 
 def held(spark: SparkSession, run: Run) -> Places:
-    """What gold_latest holds; each key once."""
     found = [((row.topic, row.key), (row.partition, row.offset)) for row in rows(spark, run, "gold_latest")]
     assert len(dict(found)) == len(found)
     return dict(found)
@@ -72,7 +71,6 @@ def assert_latest(spark: SparkSession, run: Run) -> None:
 
 
 def drawn(chance: random.Random, topic: str) -> list[tuple[int, Sent]]:
-    """Records of a topic that two streams or six share keys in, each with the load that it comes with."""
     once: dict[tuple[object, ...], Sent] = {}
     for offset in range(chance.randrange(13)):
         stream = topic, chance.randrange(2), chance.choice([None, "p", "q"])

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.everywhere
 
 
 def passed(spark: SparkSession, run: Run) -> None:
-    """Two loads and the gate run that lets them out."""
     two_loads(spark, run)
     assert gate.audit(spark, run, Gate()) is not None
 

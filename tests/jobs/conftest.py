@@ -15,8 +15,6 @@ RunCommand = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def run_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> RunCommand:
-    """Runs a command by the config in the test's folder, and answers what it prints on stdout and stderr."""
-
     def run(*words: str, code: int = 0) -> tuple[str, str]:
         capsys.readouterr()
         assert main([*words, "--config", str(tmp_path / "tidemark.yml")]) == code, words

@@ -23,7 +23,6 @@ FORGED = 'x\x1b]0;owned\x07\u009b2J\u202e\u200b\n{"event": "run.finished", "leve
 
 
 def is_harmless(text: str) -> bool:
-    """Whether nothing in it is a control character but the line ends that are ours."""
     return all(each.isprintable() or each == "\n" for each in text)
 
 

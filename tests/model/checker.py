@@ -26,8 +26,6 @@ class Model(Generic[State]):
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The shortest way to a forbidden state."""
-
     kind: str  # the promise that is broken, or `stuck`
     steps: tuple[str, ...]  # the names of the steps from the start
 

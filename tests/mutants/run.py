@@ -43,7 +43,6 @@ def read_mutants() -> list[Mutant]:
 
 
 def mutate(text: str, mutant: Mutant) -> str:
-    """The text of a file with the fault in it; a `ValueError` if the text to replace does not occur exactly once."""
     if (found := text.count(mutant.old)) != 1:
         raise ValueError(f"{mutant.file}: found {found} times, expected once: {mutant.old!r}")
     return text.replace(mutant.old, mutant.new)

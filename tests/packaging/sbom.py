@@ -71,7 +71,6 @@ def main(folder: Path = ROOT / "dist") -> None:
 
 
 def locked_requirements() -> Iterator[tuple[Requirement, tuple[str, ...]]]:
-    """The entries of `requirements.lock` that hold on this platform, with their hashes."""
     text = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():
         if re.match(r"[a-z0-9]", line):
@@ -95,7 +94,6 @@ def python_packages() -> Iterator[Part]:
 
 
 def _license(kind: str, name: str, stated: str = "") -> str:
-    """The licence that somebody read for a package or a group of jars, else the one that it states as an SPDX expression."""
     if name in _REVIEWED[kind]:
         return str(_REVIEWED[kind][name])
     with contextlib.suppress(ExpressionError):
@@ -130,7 +128,6 @@ def _jar_notices(jar: Path) -> Iterator[str]:
 
 
 def sbom(found: list[Part]) -> str:
-    """The parts as CycloneDX 1.6, in JSON. The jars inside pyspark are pyspark's components."""
     bom = Bom()
     bom.metadata.component = Component(
         name="tidemark",
@@ -155,7 +152,6 @@ def licenses(found: list[Part]) -> str:
 
 
 def notice(found: list[Part]) -> str:
-    """The notices of the parts, each text once, with whom it is of."""
     owners: dict[str, list[str]] = {}
     for part in found:
         for text in part.notices:

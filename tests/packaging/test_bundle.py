@@ -53,7 +53,6 @@ def outcomes(failing: str) -> dict[str, str]:
 
 
 def settings_of(task: dict[str, Any]) -> Settings:
-    """The settings of a wheel task's parameters, with everything that the platform puts in."""
     known = {
         "${workspace.file_path}": str(ROOT),
         "${var.catalog}": "main",

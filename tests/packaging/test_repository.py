@@ -104,7 +104,6 @@ def test_what_is_installed_is_pinned_by_a_lock_or_of_this_checkout() -> None:
 
 
 def locked(lock: str) -> dict[str, set[str]]:
-    """The versions that a lock pins, by name: more than one where they differ by platform."""
     found: dict[str, set[str]] = {}
     for name, version in re.findall(r"(?m)^([a-z0-9.-]+)==([^ ;\n\\]+)", (ROOT / lock).read_text(encoding="utf-8")):
         found.setdefault(name, set()).add(version)

@@ -55,7 +55,6 @@ print(sorted({'pyspark', 'lakehouse', 'tidemark', 'duckdb', 'pyarrow'} & set(sys
 
 
 def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, which Python searches first, and `path` next."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 

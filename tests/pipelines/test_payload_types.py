@@ -71,7 +71,6 @@ def _read_alike(spark: SparkSession, run: Run, name: str) -> None:
 
 
 def _told(row: dict[str, Any]) -> str:
-    """A row whose moments are told alike, whatever class of time zone their reader gives them."""
     return json.dumps(row, default=str, sort_keys=True)
 
 

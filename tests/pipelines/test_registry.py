@@ -89,7 +89,6 @@ def sent(new_topic: Callable[[], Sent]) -> Sent:
 
 
 def gold(spark: SparkSession, run: Run, topic: str) -> dict[int, dict[str, Any] | None]:
-    """The payload by sequence, without the fields that are null."""
     rows = spark.read.table(run.table("gold_records").sql).where(f"topic = '{topic}'").select("sequence", "payload")
     payloads = {row["sequence"]: row["payload"] for row in rows.toArrow().to_pylist()}
     return {
@@ -226,8 +225,6 @@ def test_avro_json_and_protobuf_reach_gold_and_resends_and_unknown_ids_do_not(
 
 @pytest.fixture
 def checked(broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
-    """Runs `check` over the topic with a value section; of each finding: whether it is in order, what was seen, what to do."""
-
     def check(**value: Any) -> dict[str, tuple[bool, str, str]]:
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
         given = {"format": "avro", "schema": FIELDS, "registry": {"url": url}} | value

@@ -52,7 +52,6 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
                     stream.write(rivals[path])
 
         def is_lost(request: Request) -> bool:
-            """Keep the answers to all other commits back, once each."""
             is_first = request.is_commit and request.status == 200 and request.path not in lost
             if is_first:
                 lost.append(request.path)

@@ -25,8 +25,6 @@ JSON = {"format": "json", "schema": "n BIGINT"}
 
 @pytest.fixture
 def job(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> Callable[..., Job]:
-    """Makes a job over a topic, in a folder that is not there."""
-
     def make(topic: str, **more: Any) -> Job:
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], **more.pop("kafka", {})}
         config = small_config(str(tmp_path / "lake"), kafka=kafka, **more)

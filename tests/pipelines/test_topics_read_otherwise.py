@@ -33,7 +33,6 @@ NAMES = ("t", *TOPICS)
 
 
 def first_byte(value: Any) -> Any:
-    """A custom extractor, which raises where there is no value."""
     from pyspark.sql import functions as F
 
     return F.coalesce(F.left(value.cast("string"), F.lit(1)), F.raise_error(F.lit("no value")).cast("string"))

@@ -191,7 +191,6 @@ class Refusing:
         return [sequence for _, sequence in self.kit.positions(self.name)]
 
     def send(self, count: int, bad: set[int] = frozenset()) -> list[Any]:  # type: ignore[assignment]  # it is only read
-        """Send records into partition 0; those that are bad have no key."""
         return [
             self.sender.send(self.name, b"%d" % number, None if number in bad else b"%d" % number, partition=0)
             for number in range(count)

@@ -7,7 +7,6 @@ import fastavro
 
 
 def record(name: str, namespace: str = "", /, **fields: Any) -> dict[str, Any]:
-    """The schema of a record with these fields, each given as its type."""
     named = [{"name": field, "type": kind} for field, kind in fields.items()]
     return {"type": "record", "name": name, "fields": named} | ({"namespace": namespace} if namespace else {})
 

@@ -24,7 +24,6 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
     def load(self, file: Path) -> None:
-        """Open a report from disk, and wait until all of it is drawn."""
         itself = file.as_uri()
 
         def on_console(told: ConsoleMessage) -> None:

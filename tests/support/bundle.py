@@ -32,7 +32,6 @@ def widgets() -> list[dict[str, Any]]:
 
 
 def columns_used() -> dict[str, set[str]]:
-    """The columns of each dataset that the widgets' fields name, by the dataset's name."""
     used: dict[str, set[str]] = {name: set() for name in dataset_queries()}
     for asked in (each["query"] for widget in widgets() for each in widget.get("queries", [])):
         used[asked["datasetName"]] |= {field["expression"].split("`")[1] for field in asked["fields"]}

@@ -96,7 +96,6 @@ class _Stream:
 
 
 def _continues(block: Segment, segment: Segment) -> bool:
-    """Consecutive suspects with rising sequences are a block, and so are consecutive replays."""
     if block.kind != segment.kind or segment.kind not in (SUSPECT, REPLAY):
         return False
     if block.last_sequence is None or segment.first_sequence is None:

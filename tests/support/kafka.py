@@ -24,12 +24,10 @@ class Sent:
 
 
 def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
-    """Records with these sequences in the header `seq`, each with its own value."""
     return [Sent(b"v%d" % number, key=b"k", headers=[("seq", b"%d" % number)], partition=partition) for number in sequences]
 
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
-    """Send, and wait until the broker has them all."""
     config = {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3}
     # Idempotent, or a batch that is sent again on a busy machine comes after the one behind it.
     produce(Producer({**config, "enable.idempotence": True}), topic, records)
@@ -68,7 +66,6 @@ def send_transaction(bootstrap_servers: str, topic: str, records: Iterable[Sent]
 
 
 def delete_records(bootstrap_servers: str, topic: str, *, before: int) -> None:
-    """Remove the records of partition 0 below an offset, as retention does."""
     until = TopicPartition(topic, 0, before)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})  # named: collected too early, it would never answer
     admin.delete_records([until])[until].result(_SECONDS)

@@ -34,7 +34,6 @@ class Log:
     twice: frozenset[int]  # offsets that Bronze read a second time, in the same load
 
     def arrivals(self, load: int) -> list[Seen]:
-        """The records of a load as Bronze holds them."""
         return [each for record in self.loads[load] for each in [record] * (1 + (record.offset in self.twice))]
 
 

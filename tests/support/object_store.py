@@ -38,7 +38,6 @@ class Request:
 
     @property
     def is_commit(self) -> bool:
-        """Whether it writes a commit of a Delta table."""
         name = self.path.partition("?")[0].rpartition("/")[2]
         return self.method == "PUT" and "/_delta_log/" in self.path and name.removesuffix(".json").isdigit()
 
@@ -169,7 +168,6 @@ def new_root(bucket: str = BUCKET) -> str:
 
 
 def reached_by(bucket: str, given: S3Storage) -> dict[str, str]:
-    """The settings by which a running session reaches a bucket, and keeps checkpoints there."""
     conf = given.for_spark()
     common, own = "spark.hadoop.fs.s3a.", f"fs.s3a.bucket.{bucket}."
     found = {name.replace(common, own): value for name, value in conf.items() if name.startswith(common)}

@@ -147,5 +147,4 @@ def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder
 
 
 def name_of(folder: Path) -> str:
-    """A name for the tables that belong to a folder: of a schema, or under a bucket."""
     return f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"

@@ -54,7 +54,6 @@ def places(section: Any, above: Path = ()) -> Iterator[Path]:
 
 
 def secret_keys() -> set[str]:
-    """The keys of the model that have secrets, sections left out."""
     keys = {path: key for path in all_keys() if (key := key_at(path)) is not None and key.holds_secret}
     return {
         dotted(path) for path, key in keys.items() if not any(_is_section(part) for part in (key.type, *get_args(key.type)))

@@ -27,7 +27,6 @@ class Histories:
     built: dict[History, Run] = field(default_factory=dict)  # those that are built already
 
     def original(self, history: History) -> Run:
-        """A run over the tables of a history, for tests that only read them."""
         if history not in self.built:
             run = self.run_at(self.new_folder() / "lakehouse")
             history(self.spark, run)
@@ -35,13 +34,10 @@ class Histories:
         return self.built[history]
 
     def copy(self, history: History, folder: Path) -> Run:
-        """A run over a copy of a history, in a folder that does not exist yet."""
         return self.copied(self.original(history), folder)
 
 
 def copy_of(history: History) -> Any:
-    """A fixture: a run over a copy of a history, to be changed."""
-
     @pytest.fixture
     def run(prepared: Callable[[History], Run]) -> Run:
         return prepared(history)

@@ -37,7 +37,6 @@ class Kit:
         self.config: dict[str, Any] = {"bootstrap.servers": self.servers, "log_level": 0, "linger.ms": 1}
 
     def sender(self, numbers: Numbers | None = None, settings: Mapping[str, Any] | None = None, **options: Any) -> Sender:
-        """A sender named `shop`, whose numbers are those of `counter` unless said otherwise."""
         return Sender({**self.config, **(settings or {})}, "shop", numbers or self.counter(), **options)
 
     def counter(self) -> Counter:

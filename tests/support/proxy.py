@@ -43,7 +43,6 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._passable.clear)
 
     def let_pass(self) -> None:
-        """Let everything pass again, what was held up first."""
         self._loop.call_soon_threadsafe(self._passable.set)
 
     def cut(self) -> None:

@@ -93,7 +93,6 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
 
 
 def make_certificate(store: Path, shown: Path) -> None:
-    """Make a key and a self-signed certificate of the broker's address: both as PKCS12, and the certificate as PEM."""
     keytool = str(java_executable().resolve().with_name("keytool"))
     of = ["-alias", "broker", "-keystore", str(store), "-storetype", "PKCS12", "-storepass", _STORE_PASSWORD]
     make = ["-genkeypair", *of, "-keyalg", "EC", "-dname", f"CN={HOST}", "-ext", f"SAN=ip:{HOST}", "-validity", "2"]

@@ -24,7 +24,6 @@ class Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def answer(self, status: int, content: bytes = b"", **headers: str) -> None:
-        """Answer with a status, some content, and headers whose names have `_` for each hyphen."""
         self.send_response(status)
         for name, value in {**headers, "Content_Length": str(len(content))}.items():
             self.send_header(name.replace("_", "-"), value)
@@ -33,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"" if self.command == "HEAD" else content)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        pass
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ RULES = Rules(Source("header", "seq"), payload=Payload("json", "id STRING, n BIG
 
 
 def message(offset: int, sequence: int, *, partition: int = 0, key: str | None = "k", value: bytes | None = None) -> Record:
-    """A record whose payload has the id `id<sequence>` and the number n = sequence, unless a value is given."""
     text = json.dumps({"id": f"id{sequence}", "n": sequence}).encode() if value is None else value
     headers = (("seq", str(sequence).encode()),)
     return Record(offset, value=text, key=None if key is None else key.encode(), headers=headers, partition=partition)

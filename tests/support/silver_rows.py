@@ -43,7 +43,6 @@ def mark(**named: Any) -> Row:
 
 
 def kept(load_seq: int | None, first: int, last: int, **named: Any) -> Row:
-    """The sum of a load's rows in Silver, all in order."""
     ends = {"first": {"epoch": 0, "sequence": first}, "last": {"epoch": 0, "sequence": last}}
     return {**STREAM, "load_seq": load_seq, "rows": last - first + 1, "not_increasing": 0, **ends, **named}
 

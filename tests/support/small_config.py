@@ -10,7 +10,6 @@ from lakehouse.settings.pipeline import Settings
 
 
 def small_config(root: str, **more: Any) -> dict[str, Any]:
-    """The config as the file would hold it; further keys as given."""
     return {
         "pipeline": "tests",
         "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["incidents", "t"]},
@@ -26,7 +25,6 @@ def write_config(folder: Path, *, root: str, **more: Any) -> Path:
 
 
 def settings_of(run: Run, *, topics: Sequence[str] = ("t",), own: Mapping[str, Any] | None = None, **more: Any) -> Settings:
-    """The settings of a test's run over some topics, `own` by topic; further keys as given."""
     kafka = {"bootstrap_servers": "localhost:9092", "topics": list(topics)}
     config = small_config(str(run.lakehouse.root), pipeline=run.pipeline, kafka=kafka, **more)
     if own is not None:

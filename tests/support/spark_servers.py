@@ -33,7 +33,6 @@ def options(conf: Mapping[str, str]) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """That of a process of Spark's own scripts, with this interpreter."""
     own = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **own, **more}
 

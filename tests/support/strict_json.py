@@ -20,14 +20,10 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0
 
 
 class Number(str):
-    """A number as it is written."""
-
     __slots__ = ()
 
 
 class _Object(dict[str, Any]):
-    """An object, and whether its field `v` occurs twice."""
-
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         self.is_repeated = [key for key, _ in pairs].count("v") > 1
@@ -110,7 +106,6 @@ def _leaves(found: Any) -> list[Any]:
 
 
 def compact(found: Any) -> str:
-    """An object or array as text without blanks, its numbers as they are written."""
     if isinstance(found, dict):
         return "{" + ",".join(f"{compact(key)}:{compact(each)}" for key, each in found.items()) + "}"
     if isinstance(found, list):

@@ -41,8 +41,6 @@ def write_tables(root: Path) -> None:
 
 @dataclass
 class Medallion:
-    """A pipeline that only reports: what a run's stages do, one after another, until one fails."""
-
     stages: dict[str, dict[str, Any]]  # what each stage that reaches its end did
     audited: dict[str, Any] | None = None  # what the gate found; None where it audited nothing
     error: TidemarkError | None = None  # what the run fails with after that

@@ -44,7 +44,6 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def ended(folder: Path, *arguments: str, path: Path | str = "") -> subprocess.CompletedProcess[str]:
-    """Python in a folder, with `path` before our own place in PYTHONPATH; an empty one is the working folder."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)

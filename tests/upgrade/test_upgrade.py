@@ -37,7 +37,6 @@ def kept(spark: SparkSession, run: Run, table: str) -> list[tuple[object, ...]]:
 
 
 def require_kept(spark: SparkSession, run: Run, rows: Sequence[tuple[object, ...]]) -> None:
-    """Fail unless Silver has these rows, and Gold all but the erased one."""
     assert kept(spark, run, "silver_records") == sorted(rows)
     assert kept(spark, run, "gold_records") == sorted(row for row in rows if row[:2] != (0, 10))
 

@@ -45,7 +45,6 @@ def test_a_partition_without_a_record_goes_on_where_it_started_at_each_new_check
     servers, name, joining, run = broker.bootstrap_servers, topic(4, _ANY_TIME), topic(), new_run()
 
     def kafka(*more: str) -> Any:
-        """Of 0.2 all start at the latest offset, by that word; else each partition does, by its number."""
         starts = {each: {str(number): -1 for number in range(4 if each == name else 1)} for each in (name, *more)}
         return kafka_of(broker, name, *more, starting_offsets="latest" if is_of_0_2 else starts)
 

@@ -115,7 +115,6 @@ def three_batches(
 
 
 def copy_damaged(original: Path, folder: Path, *gone: str, empty: tuple[str, ...] = ()) -> None:
-    """Copy a lakehouse whose checkpoint loses files."""
     shutil.copytree(original, folder)
     checkpoint = folder / "_checkpoints" / "bronze_records"
     for pattern in gone:
@@ -175,7 +174,6 @@ def test_what_was_put_back_is_seen_after_many_commits_and_without_the_log(
         return checkpoint.choose(spark, run, first=1, streamed=streamed)
 
     def cut_log(folder: str) -> None:
-        """Remove the commits up to the checkpoint of Delta's log, at version 10."""
         for commit in range(11):
             (tmp_path / folder / BRONZE_RECORDS / "_delta_log" / f"{commit:020}.json").unlink()
 

@@ -61,8 +61,6 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Runs a command over a config; what it ended with, and all that it printed."""
-
     def run_command(config: dict[str, Any], *words: str) -> Said:
         file = tmp_path / "tidemark.yml"
         file.write_text(json.dumps(config), encoding="utf-8")

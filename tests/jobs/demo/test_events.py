@@ -14,7 +14,6 @@ from tests.support.reference import Reference, Seen
 
 
 def number(record: Outgoing) -> int | None:
-    """The sequence of an event, by its one header."""
     return int(record.headers[0][1]) if len(record.headers) == 1 and record.headers[0][1].isdigit() else None
 
 

@@ -17,7 +17,6 @@ IN_CATALOG = Lakehouse(catalog="spark_catalog", schema="of_readers")
 
 
 def test_readers_answer_over_a_schema_and_leave_the_current_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Tables in a folder, which the schema names too."""
     write_tables(tmp_path)
     spark.sql(f"CREATE SCHEMA {IN_CATALOG.schema}")
     for name in (each for each in TABLE_NAMES if (tmp_path / each).exists()):

@@ -36,7 +36,6 @@ def bytes_of(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def refused(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every refused query, over a file with a password and the files of the tables."""
     canary = tmp_path / "canary's.csv"
     canary.write_text("password\nhunter2\n")
     monkeypatch.chdir(tmp_path)

@@ -52,8 +52,6 @@ def settings_for(folder: Path, **watched: Any) -> Settings:
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Makes one run that is watched so, whatever it ends with, and answers its report."""
-
     def run(medallion: Medallion, **watched: Any) -> Events:
         report = Events()
         monkeypatch.setattr(pipeline, "run", medallion.run)
@@ -71,7 +69,6 @@ def of_watch(report: Events) -> list[str]:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Name and labels, but for the pipeline, to value."""
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -27,7 +27,6 @@ def log_file(table: Path, version: int) -> Path:
 
 
 def commit(table: Path, version: int, *actions: dict[str, Any], checksum: dict[str, Any] | None = None) -> Path:
-    """Write a commit, its data files and, where given, its checksum."""
     file = log_file(table, version)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")

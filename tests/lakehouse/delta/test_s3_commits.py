@@ -39,7 +39,6 @@ def change(spark: SparkSession, table: str, number: int) -> None:
 def met_by_a_rival(
     spark: SparkSession, table: str, store: int, interference: Interference, commit: Callable[[SparkSession, str, int], None]
 ) -> tuple[list[int], list[int]]:
-    """Commit `TIMES`, each time with a rival's commit just before; the rivals' numbers, and ours that were acknowledged."""
     rivals: list[int] = []
 
     def rival(_: Request) -> None:

@@ -38,7 +38,6 @@ def written(request: Request) -> str:
 
 
 def is_commit(request: Request) -> bool:
-    """Whether a request writes a commit of a Delta table, or is the last of those that do."""
     return request.method == "PUT" and bool(re.search(r"/_delta_log/\d+\.json$", written(request)))
 
 

@@ -25,7 +25,6 @@ GOOD = DELIVER + 'printf good > "$folder/one-1.jar"'
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of a lock that has one jar for Spark, and one for the broker."""
     sums = tmp_path / "one.sha256"
     pins = [f"{hashlib.sha256(b'good').hexdigest()}  {conf}/one-1.jar\n" for conf in ("spark", "broker")]
     sums.write_text("".join(pins), encoding="utf-8")

@@ -60,7 +60,6 @@ def run(two_loads: Run, copied: Callable[[Run, Path], Run], tmp_path: Path) -> R
 
 
 def claimed(spark: SparkSession, run: Run, request: Request | None = None) -> Plan:
-    """Claim the request of a person, or else the next records, and go no further."""
     rules = Rules.of(settings_of(run))
     recovered = recover.recover(spark, run, rules)
     if request is None:

@@ -22,7 +22,6 @@ _OFFSETS = 1_000_000
 
 @st.composite
 def places(draw: st.DrawFn) -> list[Place]:
-    """Spans that may lie over each other; some of them long."""
     firsts = st.builds(int.__add__, st.sampled_from([0, 5, _LARGEST - 3_000]), st.integers(1, 40))
     spans = draw(st.lists(st.tuples(st.integers(0, 1), firsts, st.sampled_from([1, 1, 2, 60, 700])), max_size=15))
     return [(partition, first, first + length - 1) for partition, first, length in spans]

@@ -40,13 +40,11 @@ KAFKA = {"bootstrap_servers": "localhost:9092", "topics": ["t"]}
 
 
 def of(key: bytes, offset: int, sequence: object, *, topic: str = "t", n: object = None) -> Record:
-    """A record of a person; the value and a header name the person."""
     value = json.dumps({"id": key.decode(), "n": n or sequence}).encode()
     return Record(offset, value, key, (("seq", str(sequence).encode()), ("who", key)), topic=topic)
 
 
 def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
-    """A gate run that let a load out, on the tables as they are."""
     silver, loads = (tables.version(spark, run.table(name)) for name in ("silver_records", "silver_loads"))
     return GateRun(f"gate{load_seq}", load_seq, load_seq, silver_version=silver, loads_version=loads)
 

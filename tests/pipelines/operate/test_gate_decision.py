@@ -143,7 +143,6 @@ def test_a_rejected_range_leaves_gold_and_may_be_erased(spark: SparkSession, run
 
 
 def health(spark: SparkSession, run: Run) -> list[str]:
-    """The rows of stream health, without when and by which gate run they were published."""
     rows = spark.read.table(run.table("gold_stream_health").sql).drop("gate_run_id", "published_at").collect()
     return sorted(map(str, rows))
 

@@ -46,13 +46,11 @@ def reset(
 
 
 def kept(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
-    """Offset, epoch, sequence, arrival and load of each record of topic t in Silver."""
     rows = spark.read.table(run.table("silver_records").sql).where("topic = 't'").orderBy("partition", "offset")
     return [tuple(row[name] for name in ("offset", "epoch", "sequence", "arrival", "load_seq")) for row in rows.collect()]
 
 
 def waiting(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
-    """Offset, class, state and settling load of each reject of topic t."""
     rows = spark.read.table(run.table("silver_rejects").sql).where("topic = 't'")
     found = rows.orderBy("partition", "first_offset").collect()
     return [(row["first_offset"], row["class"], row["state"], row["settled_load_seq"]) for row in found]

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.spark
 
 
 def numbered(start: int, pairs: list[tuple[int, int]]) -> list[Record]:
-    """Records at offsets in a row, each with a number in header `seq` and another in header `n`."""
     named = [(("seq", str(seq).encode()), ("n", str(n).encode())) for seq, n in pairs]
     return [Record(offset, key=b"k", value=headers[0][1], headers=headers) for offset, headers in enumerate(named, start)]
 

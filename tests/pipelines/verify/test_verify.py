@@ -59,7 +59,6 @@ def failed(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def damaged(spark: SparkSession, run: Run, *statements: str) -> None:
-    """Change tables by hand, each named as in the statement: `{silver_records}`."""
     names = ("bronze_records", "silver_records", "silver_loads", "silver_rejects", "silver_watermarks", "gold_records")
     for statement in statements:
         spark.sql(statement.format(**{name: run.table(name).sql for name in names}))

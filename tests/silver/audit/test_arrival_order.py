@@ -15,13 +15,11 @@ from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Publishe
 
 
 def arrived(*runs: tuple[int, int]) -> Order:
-    """The order of numbers that were read in runs, each from a first to a last."""
     (order,) = arrival_orders([keys_of([number for first, last in runs for number in range(first, last + 1)])])
     return order
 
 
 def keys_of(numbers: Sequence[int | None], *, first_offset: int = 0) -> pa.Table:
-    """Key columns of a partition; None for a number that could not be read."""
     count = len(numbers)
     columns = {"topic": pa.repeat("t", count), "partition": pa.repeat(0, count), "producer": pa.nulls(count, pa.string())}
     sequence, problem = pa.array(numbers, pa.int64()), pa.nulls(count, pa.string())

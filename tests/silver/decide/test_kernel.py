@@ -72,7 +72,6 @@ def decided_by(marks: Watermarks, chunks: Iterable[pa.Table], rules: Rules = RUL
 
 
 def in_pieces(records: Sequence[Arrival], size: int) -> list[Sequence[Arrival]]:
-    """Cut records, in the order of partitions and offsets, into chunks of a size."""
     ordered = sorted(records, key=lambda each: (each.stream[:2], each.offset))
     return [ordered[first : first + size] for first in range(0, len(ordered), size)] or [[]]
 

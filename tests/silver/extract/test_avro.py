@@ -111,8 +111,6 @@ def test_a_value_with_a_byte_more_or_less_is_fastavros_or_undecodable(spark: Spa
 
 
 class _Registry:
-    """Knows every id, and counts what it is asked."""
-
     def __init__(self) -> None:
         self.asked: list[int] = []
 

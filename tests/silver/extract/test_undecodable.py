@@ -42,7 +42,6 @@ def example(run: Run, **value: Any) -> Settings:
 
 
 def sent(offset: int, sequence: int, value: bytes | None = None, *, key: bytes = b"k") -> Record:
-    """A record whose value is of the format, unless one is given."""
     known = json.dumps({"id": f"id{sequence}", "amount": 1.5}).encode()
     headers = (("seq", str(sequence).encode()), ("producer", b"p"), ("epoch", b"0"))
     return Record(offset, known if value is None else value, key=key, headers=headers)

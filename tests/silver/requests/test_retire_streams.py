@@ -45,13 +45,11 @@ def loaded(spark: SparkSession, run: Run, config: Settings, records: Iterable[Re
 
 
 def standing(spark: SparkSession, run: Run) -> dict[tuple[int, str | None], tuple[object, ...]]:
-    """Epoch, watermark and last offset of each stream that has a row."""
     rows = spark.read.table(run.table("silver_watermarks").sql).collect()
     return {(r["partition"], r["producer"]): (r["epoch"], r["high_watermark"], r["last_offset"]) for r in rows}
 
 
 def decided(spark: SparkSession, run: Run) -> set[tuple[object, ...]]:
-    """What became of each record, or block of duplicates."""
     kept = spark.read.table(run.table("silver_records").sql).select("partition", "offset", "arrival", "sequence").collect()
     names = ("partition", "first_offset", "last_offset", "class", "state", "content_sha256")
     out = spark.read.table(run.table("silver_rejects").sql).select(*names).collect()
