@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.demo.producer import produce
-from jobs.process.context import load_settings, open_session, reporting
+from jobs.process.context import load_settings, reporting
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof
@@ -31,7 +31,6 @@ class Arm:
     folder: Path  # of its tables, config and logs
     source: random.Random
     fences: bool = True  # the control arm runs without them
-    lakehouse: dict[str, Any] | None = None  # the section of the config; None for tables in its folder
     struck: Counter[str] = field(default_factory=Counter)  # kills by place
     doubles: int = 0  # kills in rounds with two processes at once
     pairs: list[tuple[float, float]] = field(default_factory=list)  # seconds of a run after a kill, and of the next one
@@ -48,8 +47,7 @@ class Arm:
     def config(self) -> Path:
         kafka = {"bootstrap_servers": self.servers, "topics": [self.topic]}
         policies = {"max_quarantined_share": 1}  # a share of the stream may be resent records only
-        place = self.lakehouse or {"root": str(self.root)}
-        return write_config(self.folder, root="", kafka=kafka, policies=policies, lakehouse=place)
+        return write_config(self.folder, root=str(self.root), kafka=kafka, policies=policies)
 
     @property
     def kills(self) -> int:
@@ -134,12 +132,10 @@ def finish(runner: Runner, pool: Pool) -> dict[str, Any]:
     return done
 
 
-def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
+def judge(spark: SparkSession, arm: Arm) -> dict[str, Any]:
     settings = load_settings(arm.config(), None)
-    lakehouse = Lakehouse.of(settings)
     with reporting() as report:
-        run = Run(settings.pipeline, lakehouse, report)
-        spark = spark or open_session(lakehouse, report, "tidemark faults")
+        run = Run(settings.pipeline, Lakehouse.of(settings), report)
         verified = proof.verify(spark, run, is_deep=True) if arm.fences else None
         return {
             "tables": compare(spark, run, read_log(arm.servers, arm.topic)),

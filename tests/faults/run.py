@@ -3,9 +3,6 @@
 A round sends a share of the stream, starts one or two processes that run all four stages, and kills them
 (`tests.faults.kills`). At the end come a run that nobody kills, `verify --deep`, and the comparison. Before it the control arm
 does the same on a small stream without lock, transaction ids and reading back of claims; it has to lose or double records.
-
-With `--bucket` the tables are in an S3 store, which has no lock, and every round starts two processes. There is no control arm
-and no report then: the result is printed.
 """
 
 import argparse
@@ -23,7 +20,6 @@ from tests.faults import report
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
-from tests.support.object_store import BUCKET, object_store, section, storage
 
 _DOUBLE_SHARE = 0.25
 _PAIRS = 6
@@ -36,7 +32,7 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
     create_topic(arm.servers, arm.topic, PARTITIONS)
     stream, left = Stream(seed), records
     share = max(1, int(records / (kills / _KILLS_PER_ROUND + 2 * _PAIRS + 2)))
-    pairs = min(_PAIRS, kills // 3) if arm.fences and arm.lakehouse is None else 0
+    pairs = min(_PAIRS, kills // 3) if arm.fences else 0
     pair_after = [kills * (nth + 1) // (pairs + 1) for nth in range(pairs)]
 
     def portion() -> list[Any]:
@@ -49,7 +45,7 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
         for _ in _rounds(arm, kills):
             produce(arm.servers, arm.topic, portion())
             before = arm.kills
-            is_double = arm.lakehouse is not None or arm.source.random() < _DOUBLE_SHARE
+            is_double = arm.source.random() < _DOUBLE_SHARE
             arm.strike(pool, is_double=is_double)
             pool.bury()
             pool.fill()
@@ -81,20 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the stream (%(default)s)")
     parser.add_argument("--seed", type=int, default=5, help="of the stream and of the kills (%(default)s)")
     parser.add_argument("--out", default="docs/faults.md", help="the report; raw numbers go into a .json file (%(default)s)")
-    parser.add_argument("--bucket", action="store_true", help="two processes in every round, over tables in an S3 store")
     options = parser.parse_args(argv)
     kills, records, seed = options.kills, options.records, options.seed
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tidemark-faults-") as place, LocalBroker() as broker:
         folder = Path(place).resolve()
-        if options.bucket:
-            with object_store(folder / "store") as port:
-                tables = section("root", f"s3://{BUCKET}/drivers", storage(port))
-                arm = Arm(broker.bootstrap_servers, "stream", folder, random.Random(seed), lakehouse=tables)
-                fire(arm, kills=kills, records=records, seed=seed)
-                arm.judged = judge(None, arm)
-            report.log(f"{arm.kills} kills: {dict(sorted(arm.struck.items()))}; {arm.judged}")
-            return int(not report.is_exact(arm))
         control, ours = (
             Arm(broker.bootstrap_servers, name, folder / name, random.Random(seed), fences=name == "stream")
             for name in ("control", "stream")

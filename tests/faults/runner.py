@@ -23,8 +23,6 @@ from lakehouse.table import Lakehouse
 from pipelines.job import Job
 from tests.support.quick import QUICK
 
-_BUCKET_SECONDS = 0.5
-
 
 class Lines:
     def __init__(self, write: Callable[[Mapping[str, object]], None]) -> None:
@@ -79,11 +77,7 @@ def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, A
 
 def _wait(settings: Settings) -> None:
     """Until the holder of the lock has ended, or died: what a scheduler's next try meets, within milliseconds."""
-    root = Lakehouse.of(settings).local_root
-    if root is None:
-        time.sleep(_BUCKET_SECONDS)  # no lock there: the next try meets what the other one does by then
-        return
-    lock = FileLock(root / ".tidemark.lock")
+    lock = FileLock(Path(Lakehouse.of(settings).root) / ".tidemark.lock")
     lock.acquire(poll_interval=0.01)
     lock.release()
 
