@@ -77,7 +77,9 @@ def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, A
 
 def _wait(settings: Settings) -> None:
     """Until the holder of the lock has ended, or died: what a scheduler's next try meets, within milliseconds."""
-    lock = FileLock(Path(Lakehouse.of(settings).root) / ".tidemark.lock")
+    root = Lakehouse.of(settings).local_root
+    assert root is not None
+    lock = FileLock(root / ".tidemark.lock")
     lock.acquire(poll_interval=0.01)
     lock.release()
 
