@@ -1,4 +1,4 @@
-"""Two processes over one root at once: one of them stopped in the middle and woken, too late."""
+"""A process that is killed in the middle of a load, or stopped and woken too late; and two processes at once."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
+from tests.faults.kills import Durations, Point
 from tests.faults.pool import Runner
 from tests.support.bronze import Record, put
 
@@ -98,3 +99,21 @@ def test_a_run_that_sleeps_keeps_the_lock_and_changes_nothing_when_it_wakes(
     assert load(spark, new_run()) is None
     assert silver(spark, run) == [(0, 1), (1, 2), (3, 3)]
     assert (rejects(spark, run), marks(spark, run)) == ([(2, 1), (4, 1)], [(3, 4)])
+
+
+def test_a_killed_load_is_finished_by_the_next_run(
+    spark: SparkSession, new_run: Callable[[], Run], root: list[str], start_runner: Callable[..., Runner]
+) -> None:
+    runner, run = start_runner(), new_run()
+    bronze(spark, run, 0, [1, 2, 2, 3])
+    runner.get_ready()
+    runner.go(stage="silver", crash_at="silver.appended", settings=root)
+    assert Point("silver.appended").strike(runner, Durations()) == "at silver.appended"
+    assert (silver(spark, run), marks(spark, run)) == ([(0, 1), (1, 2), (3, 3)], []), "the watermarks move last"
+    bronze(spark, run, 4, [4])  # Bronze grows before the retry
+
+    done = [load(spark, new_run()) for _ in range(2)]
+
+    assert [each and (each.load_seq, each.is_repeat, each.records) for each in done] == [(1, True, 4), (2, False, 1)]
+    assert silver(spark, run) == [(0, 1), (1, 2), (3, 3), (4, 4)]
+    assert (rejects(spark, run), marks(spark, run)) == ([(2, 1)], [(4, 4)])

@@ -104,15 +104,6 @@ def test_the_secrets_of_the_model_are_those_that_are_planted() -> None:
     assert all([*places(section)] for section in SECTIONS.values())
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("key", SECTIONS)
-def test_a_secret_is_masked_where_the_config_is_shown(key: str, form: str, tmp_path: Path, run: Callable[..., Said]) -> None:
-    config = small_config(str(tmp_path / "lake"), **planted(SECTIONS[key], FORMS[form]))
-    for flags in ([], ["--json"]):
-        code, printed = run(config, "config", "show", *flags)
-        assert (code, PLANTED in printed, "********" in printed) == (0, False, True)
-
-
 @pytest.mark.parametrize("name", OF_A_CONFIG)
 def test_no_command_shows_a_secret(name: str, tmp_path: Path, run: Callable[..., Said]) -> None:
     for form, flag in (("written out", ""), ("of a variable", "--json")):

@@ -141,16 +141,16 @@ NO_SECRETS = {"lakehouse.storage.access_key_id", "value.registry.key"}  # names 
 
 
 def test_a_key_that_is_named_as_a_secret_is_one() -> None:
-    """`tests/jobs/cli/test_secrets.py` shows that each of them is masked."""
     assert {name for key in all_keys() if smells_of_secret(name := dotted(key))} <= secret_keys() | NO_SECRETS
 
 
 @pytest.mark.parametrize("key", SECTIONS)
-@pytest.mark.parametrize("form", ["written out", "of a variable"])
+@pytest.mark.parametrize("form", ["written out", "of a variable"])  # of a scope: the last test of this file
 def test_every_secret_is_known_however_it_is_written(tmp_path: Path, key: str, form: str) -> None:
     settings = load(write_config(tmp_path, root="/r", **planted(SECTIONS[key], FORMS[form])), environ={VARIABLE: PLANTED})
     assert any(PLANTED in text for text in known_secrets(settings))
-    assert PLANTED not in show_yaml(settings) + repr(settings)
+    assert PLANTED not in (shown := show_yaml(settings) + repr(settings) + json.dumps(redacted(settings)))
+    assert "********" in shown
 
 
 MISTAKES = {

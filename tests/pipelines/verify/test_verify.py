@@ -133,15 +133,6 @@ def test_rows_that_are_gone_from_bronze_or_silver_are_named(spark: SparkSession,
         write_verified(found, as_json=False)
 
 
-def test_a_table_restored_alone_is_named(spark: SparkSession, lake: Run) -> None:
-    damaged(spark, lake, "RESTORE TABLE {silver_records} TO VERSION AS OF 3")
-
-    first = next(iter(failed(verify(spark, lake, is_deep=False)).values()))
-
-    assert (first["check"], first["where"]) == ("silver_matches_ledger", "silver_records, load 5, topic t, partition 0")
-    assert first["expected"].startswith("1, as")
-
-
 def test_deep_finds_flipped_bits_and_changed_rows(spark: SparkSession, lake: Run, histories: Histories, tmp_path: Path) -> None:
     flipped = histories.copy(sound, tmp_path / "flipped")
     file = data_file(flipped, "bronze_records")
