@@ -15,14 +15,13 @@ from lakehouse.contracts.silver import Ordinal, Stream, stream_of
 from lakehouse.extract.sources import Source
 from silver.decide.decision import Whole, summed
 from silver.decide.kernel import Decided, Decision
-from silver.model import SEGMENT, by_name
+from silver.model import SEGMENT, SPAN, Segment, by_name
 from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
 from tests.support.fold import Arrival, fold
 from tests.support.logs import LARGEST, Log, logs
 from tests.support.reference import Reference, Seen
-from tests.support.segments import segments_of
 
 KEYS = pa.schema(
     [
@@ -81,6 +80,11 @@ def gaps_of(found: Found) -> dict[Stream, list[tuple[int, int, int]]]:
     for row in chain.from_iterable(chunk.gaps.to_pylist() for chunk in found.chunks):
         told[stream_of(row)].append((row["epoch"], row["first_sequence"], row["last_sequence"]))
     return dict(told)
+
+
+def segments_of(found: pa.Table) -> list[Segment]:
+    names = ("epoch", "class", "reason", *SPAN, "records", "jumps_forward", "jumps_backward")
+    return [Segment(stream_of(row), *(row[name] for name in names)) for row in found.to_pylist()]
 
 
 def require_as_folded(
