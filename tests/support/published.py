@@ -39,10 +39,16 @@ class Published:
     def jumps(self) -> tuple[str, ...]:
         return (*self.unlogged, *self.log)
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The numbers in the order of reading, as spans from a first to a last that rise by one."""
+    def spans(self, *, below: int | None = None, again: int | None = None) -> list[tuple[int, int]]:
+        """The numbers in the order of reading, as spans from a first to a last that rise by one.
+
+        Only `below` numbers come before the lowest one that a jump names, and `again` from the last landing on; None for all.
+        """
         turns = [(int(before), int(read)) for before, read in re.findall(r"\((\d+) -> (\d+)\)", " ".join(self.jumps))]
-        return list(zip([1, *(read for _, read in turns)], [*(before for before, _ in turns), self.sent], strict=True))
+        lowest, landed = min(map(min, turns), default=1), turns[-1][1] if turns else 1
+        first = 1 if below is None else max(1, lowest - below)
+        last = self.sent if again is None else min(self.sent, landed + again - 1)
+        return list(zip([first, *(read for _, read in turns)], [*(before for before, _ in turns), last], strict=True))
 
 
 _PRINTED = {"JF": "JUMP FORWARDS", "JB": "JUMP BACKWARDS", "DJB": "DUPLICATE BLOCK - JUMP BACKWARDS"}

@@ -1,0 +1,82 @@
+"""The published runs as one topic, a partition each, through one load: what was read is told, and what is kept is exact.
+
+The numbers, and what cannot be rebuilt: `tests/support/published.py`. A partition starts three numbers below the lowest one of
+its jumps, and ends with a thousand numbers after the last landing. So the blocks of Kafka and the short ones of Pulsar come
+again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
+"""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.run.context import Run
+from pipelines.arrival_order import orders
+from silver.load import breaker, planner, recover, steps
+from silver.rules import Rules
+from silver.state import tables
+from tests.support.bronze import put_spans
+from tests.support.published import EXAMPLE, IN_ORDER, KAFKA, KAFKA_CONNECTIONS_KILLED, KAFKA_LEADER_KILLED, PULSAR
+from tests.support.small_config import settings_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+REPLAYED = [*KAFKA, *{run.row.duplicates: run for run in PULSAR}.values(), IN_ORDER, EXAMPLE]
+"""Of Pulsar's runs one of each size of its block: many have one of 10,000."""
+
+BY_VALUE = {"value": "utf8"}
+SPANS = [published.spans(below=3, again=1_000) for published in REPLAYED]
+CLASSES = {
+    KAFKA_CONNECTIONS_KILLED.name: (100_970, 8_232, 8_264),
+    KAFKA_LEADER_KILLED[0].name: (2_641, 819, 2_449),
+    KAFKA_LEADER_KILLED[1].name: (2_613, 791, 2_437),
+    **{run.name: (3 + max(1_000, run.row.duplicates), min(1_000, run.row.duplicates), 0) for run in REPLAYED if run in PULSAR},
+    IN_ORDER.name: (1_000, 0, 0),
+    EXAMPLE.name: (25, 9, 19),
+}
+"""Accepted, duplicate and late records of each run."""
+
+
+def test_published_jumps_are_found_and_every_number_is_kept_once_in_its_class(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run, sequence=BY_VALUE, policies={"late": "accept"})
+    rules = Rules.of(settings)
+    put_spans(spark, run, dict(enumerate(SPANS)))
+    arrived = {order.stream[1]: [str(jump) for jump in order.jumps] for order in orders(spark, run, settings)["bronze"]}
+    assert arrived == {each: list(published.jumps) for each, published in enumerate(REPLAYED)}
+    assert list(arrived) == sorted(arrived)
+
+    tables.create_tables(spark, run, rules)
+    steps.load_once(spark, run, rules)
+
+    silver, number = spark.read.table(run.table("silver_records").sql), F.col("sequence")
+    found = silver.groupBy("partition").agg(F.count("*"), F.count_distinct(number), F.min(number), F.max(number)).collect()
+    sent = [(min(first for first, _ in spans), max(last for _, last in spans)) for spans in SPANS]
+    assert {tuple(row) for row in found} == {
+        (partition, last - first + 1, last - first + 1, first, last) for partition, (first, last) in enumerate(sent)
+    }
+    ledger = spark.read.table(run.table("silver_loads").sql).orderBy("partition").collect()
+    classes = {REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], row["late"]) for row in ledger}
+    assert classes == CLASSES
+    assert sum(row["records"] for row in ledger) == sum(map(sum, CLASSES.values()))
+    assert [row["late_accepted"] for row in ledger] == [row["late"] for row in ledger]
+
+
+def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run) -> None:
+    late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
+    rules = Rules.of(settings_of(run, sequence=BY_VALUE))
+    put_spans(spark, run, late)
+    tables.create_tables(spark, run, rules)
+
+    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
+
+    assert planned is not None
+    breaker.require_closed(spark, run, planned, breaker.Shares(0.5))
+    rejects = [row for row in planned.rejects.to_pylist() if row["class"] == "late"]
+    assert {row["state"] for row in rejects} == {"held"}
+    held = Counter(row["partition"] for row in rejects)
+    found = {
+        REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], held[row["partition"]]) for row in planned.ledger
+    }
+    assert found == {name: classes for name, classes in CLASSES.items() if classes[2]}
+    assert all(row["late_accepted"] == 0 for row in planned.ledger)
