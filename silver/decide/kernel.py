@@ -216,13 +216,13 @@ def _classes(
     stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known, max_step: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int8], Numbers, Numbers]:
     """The class of each record that counts; and the highest accepted (epoch, sequence) before it, -1 where there is none."""
-    base_epoch = known.epoch[stream]
-    highest_epoch = np.maximum(_running_max(stream, epoch), base_epoch)
-    before_epoch = np.where(starts_of(stream), base_epoch, before_of(highest_epoch))
-    starts = starts_of(stream, highest_epoch)
+    base_epoch, is_first = known.epoch[stream], starts_of(stream)
+    highest_epoch = np.maximum(_running_max(is_first, epoch), base_epoch)
+    before_epoch = np.where(is_first, base_epoch, before_of(highest_epoch))
+    starts = is_first | starts_of(highest_epoch)
     base = np.where(highest_epoch == base_epoch, known.sequence[stream], NONE)
     in_epoch = np.where(epoch == highest_epoch, sequence, NONE)
-    before = np.where(starts, base, before_of(np.maximum(_running_max(np.cumsum(starts), in_epoch), base)))
+    before = np.where(starts, base, before_of(np.maximum(_running_max(starts, in_epoch), base)))
     is_same = epoch == before_epoch
     in_order = (epoch > before_epoch) | (is_same & (sequence > before))
     kind = np.where(in_order, _ACCEPTED, np.where(is_same, _SUSPECT, _FENCED)).astype(np.int8)
@@ -251,13 +251,13 @@ def _one_by_one(ordinals: Iterable[Ordinal], mark: Ordinal, max_jump: int) -> It
         yield kind, highest_epoch, highest
 
 
-def _running_max(group: Numbers, value: Numbers) -> Numbers:
-    """The highest value of each group up to each row. Rows of a group are together, and group numbers rise.
+def _running_max(is_first: Flags, value: Numbers) -> Numbers:
+    """The highest value of each group up to each row; `is_first` marks the first row of a group.
 
-    >>> _running_max(np.array([0, 0, 0, 4, 4]), np.array([2**62, 1, 2**63 - 1, 7, 3])).tolist()
+    >>> _running_max(np.array([True, False, False, True, False]), np.array([2**62, 1, 2**63 - 1, 7, 3])).tolist()
     [4611686018427387904, 4611686018427387904, 9223372036854775807, 7, 7]
     """
-    if not len(value):
+    if (is_first | (value >= before_of(value))).all():
         return value
     order = np.argsort(value, kind="stable")
     ordered = value[order]
@@ -265,7 +265,7 @@ def _running_max(group: Numbers, value: Numbers) -> Numbers:
     rank = np.empty(len(value), np.int64)
     rank[order] = np.cumsum(is_new) - 1
     values = ordered[is_new]
-    nth = (np.cumsum(starts_of(group)) - 1) * len(values)
+    nth = (np.cumsum(is_first) - 1) * len(values)
     highest: Numbers = values[np.maximum.accumulate(nth + rank) - nth]
     return highest
 
