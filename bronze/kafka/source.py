@@ -31,12 +31,7 @@ _DEFAULTS = {
 
 
 def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
-    """Return the options of Spark's Kafka source, with client properties as `kafka.<name>`. They hold secrets in plain text.
-
-    Args:
-        kafka: The settings.
-        start: Where a query without a checkpoint starts.
-    """
+    """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
     if _REQUEST_TIMEOUT in kafka.properties and _API_TIMEOUT not in kafka.properties:
         del client[_API_TIMEOUT]  # it must not be less than the request timeout, or the client refuses both
@@ -53,16 +48,9 @@ def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str,
 
 
 def require_reachable(bootstrap_servers: str) -> None:
-    """Raise unless one of the servers accepts a connection within 5 s.
+    """Raise a `SourceError` unless one of the servers accepts a connection within 5 s.
 
-    The Kafka client would retry for minutes. This only checks for an open port; the client finds out who listens there, and
-    whether it lets us in.
-
-    Args:
-        bootstrap_servers: host:port, several separated by commas, as validated by the settings.
-
-    Raises:
-        SourceError: None of them does; the error says why for each.
+    The Kafka client would retry for minutes. This checks only for an open port.
     """
     refusals = []
     for server in bootstrap_servers.split(","):
