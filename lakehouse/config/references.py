@@ -17,10 +17,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """Replace a text's references: the result is a `Secret` if there was one, else plain text.
-
-    Raises:
-        SettingError: A variable is not set, a secret scope cannot be read, or the reference is malformed. It holds no value.
+    """Replace a text's references, which gives a `Secret`; raise a `SettingError`, without any value in it, if that fails.
 
     >>> resolve("plain", {}), resolve("user=${env:NAME}", {"NAME": "ada"}) == "user=ada"
     ('plain', True)

@@ -23,15 +23,7 @@ PACKAGES = {"pyspark": "4.2", "delta-spark": "4.4", "great-expectations": "1.24"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        name: What was checked.
-        ok: Whether it meets the need.
-        observed: What was found.
-        expected: What is needed.
-        next_step: What to do about it; empty if it is ok.
-    """
+    """The result of one check; `next_step` is empty if it is ok."""
 
     name: str
     ok: bool
@@ -41,11 +33,7 @@ class Finding:
 
 
 def diagnose(*, store: str | None = None) -> list[Finding]:
-    """Run every check and return all findings, good ones too, in the order in which to fix them.
-
-    Args:
-        store: The set of jars for the store of the tables. Of other optional sets, those that are there are looked at.
-    """
+    """Run every check, in the order in which to fix them. Of optional jars, those of `store` are required."""
     return [
         check_python(),
         check_java(),

@@ -9,10 +9,9 @@ _SIGNALS = {"TIDEMARK_CRASH_AT": signal.SIGKILL, "TIDEMARK_STOP_AT": signal.SIGS
 
 
 def crash_point(name: str) -> None:
-    """Die or stop here if the environment says so (`TIDEMARK_CRASH_AT`, `TIDEMARK_STOP_AT`); otherwise do nothing.
+    """Kill or pause the process if TIDEMARK_CRASH_AT or TIDEMARK_STOP_AT names this point; otherwise do nothing.
 
-    SIGKILL: no handler runs, nothing is flushed, as when a machine goes away. SIGSTOP: the process is paused until a test
-    resumes it, as when a machine is paused; what it knows of the tables is stale by then.
+    SIGKILL runs no handler and flushes nothing, as when a machine fails. After SIGSTOP, what the process knows is stale.
     """
     for variable, number in _SIGNALS.items():
         if os.environ.get(variable) == name:

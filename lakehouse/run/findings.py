@@ -25,14 +25,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Trip:
-    """Why the breaker would stop a load.
-
-    Attributes:
-        what: What looks wrong.
-        where: The load, or the stream.
-        observed: What was counted.
-        expected: What is allowed, and the config key that sets it.
-    """
+    """Why the breaker would stop a load; `expected` names the config key of the limit."""
 
     what: str
     where: str
@@ -42,16 +35,7 @@ class Trip:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a verification.
-
-    Attributes:
-        check: Its name.
-        ok: Whether it holds.
-        where: What was looked at; if it does not hold, the first place where it does not.
-        observed: What was found.
-        expected: What should have been found.
-        next_step: What to do; empty if it holds.
-    """
+    """One check of a verification. `where` is the first place where it does not hold; `next_step` is empty if it holds."""
 
     check: str
     ok: bool
@@ -62,7 +46,7 @@ class Check:
 
 
 def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Check:
-    """The outcome of a check: its first violation, which is the cause of the others, and their count; or that it `holds`.
+    """Return a check's outcome: its first violation, which causes the others, and their count; or that it `holds`.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
     Check(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
@@ -76,7 +60,7 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
 
 def require_sound(findings: Iterable[Check]) -> None:
-    """Raise a TableStateError for the first failed check, which by their order is the cause of those that fail after it."""
+    """Raise a `TableStateError` for the first failed check, which by their order causes those that fail after it."""
     for each in findings:
         if not each.ok:
             raise TableStateError(

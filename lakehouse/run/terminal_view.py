@@ -41,7 +41,7 @@ class _Stage:
 
 
 class LiveReport:
-    """Draws each event into its stage's line. The stage is the first part of an event's name: `silver` of `silver.claimed`.
+    """Draws each event into the line of its stage, which is the first part of its name: `silver` of `silver.claimed`.
 
     A stage ends with its `.finished` or `.failed`, or when another stage begins.
     """
@@ -55,10 +55,7 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Show one event; `run.started` begins a new view below the old one.
-
-        Events about one partition are for the log only: here the next one would overwrite them.
-        """
+        """Show one event; `run.started` begins a new view. Events about one partition are for the log only."""
         bind(self.bound, name, fields)
         if "partition" in fields:
             return
@@ -99,7 +96,6 @@ class LiveReport:
         self._stages = {}
 
     def __rich__(self) -> Table:
-        """The view as it is now."""
         view = Table.grid(padding=(0, 1))
         view.add_column(width=1)
         view.add_column(no_wrap=True)

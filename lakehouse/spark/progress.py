@@ -24,10 +24,9 @@ _LOOKS_PER_WORD = 5
 
 @contextlib.contextmanager
 def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
-    """Report `<stage>.working` every few seconds while the block runs; if Spark has no tasks then, as soon as it has some.
+    """Report `<stage>.working` with `tasks_done` and `tasks` every few seconds while the block runs and Spark has tasks.
 
-    Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect nothing is
-    reported: it offers no status tracker.
+    Over Spark Connect nothing is reported: it offers no status tracker.
     """
     if is_remote():
         yield
