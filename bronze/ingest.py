@@ -260,7 +260,7 @@ def _take_up(query: StreamingQuery, batches: dict[int, int]) -> bool:
     last = query.lastProgress
     if last is None or last["batchId"] in batches:
         return False
-    # Spark keeps the last hundred: more than can end between two polls. They include triggers that found nothing in Kafka.
+    # Spark keeps the last hundred, more than can end between two polls, including triggers that found nothing in Kafka.
     ended = [each for each in query.recentProgress if "addBatch" in each["durationMs"] and each["batchId"] not in batches]
     # The rows of the only source: over Spark Connect the total stays empty.
     found = {each["batchId"]: int(each["sources"][0]["numInputRows"]) for each in ended}

@@ -80,7 +80,6 @@ class _RangeAppender:
     stored_as: Mapping[str, str]
 
     def append(self, ranges: Ranges) -> None:
-        """Append ranges, read by Spark, in one commit; nothing is committed if Spark fails."""
         if ranges:
             consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
             self._commit(bronze_records(consumed, self.run.run_id, self.stored_as, self.sources))
@@ -169,7 +168,6 @@ def _append(appender: _RangeAppender, ranges: Ranges) -> Place | None:
 
 
 def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
-    """Return the options of a batch query that reads these ranges and no other partition."""
     named: dict[str, list[int]] = {}
     bounds_of: tuple[Offsets, Offsets] = ({}, {})
     for (name, partition), span in ranges.items():
@@ -207,10 +205,7 @@ def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
 
 
 def _row(message: Message) -> dict[str, object] | None:
-    """Return a record's row; None if a header name is not UTF-8 and Spark, which puts U+FFFD there, can read the record.
-
-    If Spark cannot, the record is kept without headers: the client returns all of them or none.
-    """
+    """Return a record's row, without headers if a name is not UTF-8; None if Spark, which puts U+FFFD there, can read it."""
     kind, milliseconds = message.timestamp()
     named = timestamp_columns(milliseconds)
     headers: list[tuple[str, bytes | None]] = []

@@ -39,10 +39,7 @@ class Newest:
 
 
 def newest(spark: SparkSession, records: DataFrame) -> Newest:
-    """Find the latest record of each key and stream: by keys and numbers first, so that no whole row is sorted.
-
-    `records` are pinned rows of `gold.rows.published`: they are read twice.
-    """
+    """Find the latest record of each key and stream in pinned rows, by keys and numbers first: no whole row is sorted."""
     found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
     if len(found) > _MOST_KEYS:
         return newest_of_few(records)
@@ -63,10 +60,8 @@ def is_kept(spark: SparkSession, run: Run) -> bool:
 def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
     """Merge the latest published records into both tables. A repeat, even over more records, ends in the same rows.
 
-    Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest.
-
-    Raises:
-        UndoneError: A restore or rebuild came after load `up_to`.
+    Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
+    or rebuild came after load `up_to`.
     """
     merge_latest = partial(models.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
@@ -88,11 +83,7 @@ def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
 
 
 def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
-    """Rebuild both tables from `gold_records`, in one commit each: gold_latest, then gold_latest_by_stream, see `is_kept`.
-
-    Raises:
-        UndoneError: A restore or rebuild came after load `up_to`.
-    """
+    """Rebuild both tables from `gold_records`, in one commit each, gold_latest first. Raises as `merge`."""
     found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
     tables.overwrite(cutover_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")

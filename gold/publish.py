@@ -132,12 +132,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 
 def require(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
-    """Check Gold's columns and the models' queries. Commits nothing.
-
-    Raises:
-        ContractError: A table of Gold has other columns.
-        ModelError: A model names a column that Gold will not have, or is no query.
-    """
+    """Check Gold's columns (or raise a `ContractError`) and the models' queries (or raise a `ModelError`). Commits nothing."""
     contracts = _contracts(payload)
     for contract in contracts:
         tables.require(spark, run.table(contract.name), contract)
@@ -303,10 +298,8 @@ def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_table
 def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_tables.Row]) -> DataFrame:
     """Return Silver's rows of the range, from the audited version.
 
-    If that is gone, from the latest: only an erasure changes a load's rows, and Gold has to follow it.
-
-    Raises:
-        TableStateError: The latest version holds another number of rows than the ledger says.
+    If that is gone, from the latest: only an erasure changes a load's rows, and Gold has to follow it. Raises a
+    `TableStateError` if the ledger counts other rows.
     """
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
     latest = tables.version(spark, table)

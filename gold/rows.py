@@ -56,10 +56,7 @@ def of_keys(rows: DataFrame, keys: DataFrame, *, how: str = "left_semi") -> Data
 
 
 def candidates(records: DataFrame) -> DataFrame:
-    """Return which records can be the latest of their key, without reading, sorting or shuffling a whole row.
-
-    Grain: a stream, key and epoch. Columns: topic, partition, producer, key, epoch, and its highest sequence.
-    """
+    """Return topic, partition, producer, key, epoch and its highest sequence: only such records can be the latest of a key."""
     return records.where(F.col("key").isNotNull()).groupBy(*STREAM, "key", "epoch").agg(F.max("sequence").alias("sequence"))
 
 

@@ -32,10 +32,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
     """Rebuild every model that is not current, replacing its whole table, in one commit each; return their names.
 
     A model is current if its table's last commit names the query's hash, the last published load and `amended_by`: a load that
-    changed what Gold had published.
-
-    Raises:
-        ModelError: A model failed; its table is unchanged, and the others were made.
+    changed what Gold had published. If one fails, the others are made before a `ModelError` is raised.
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
@@ -48,11 +45,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
 
 
 def require(spark: SparkSession, run: Run, gold: Gold, contracts: Iterable[Contract]) -> None:
-    """Check the models' queries against the contracts of Gold's tables. Commits nothing.
-
-    Raises:
-        ModelError: A query is none, or names a table or column that Gold will not have.
-    """
+    """Check the models' queries against the contracts of Gold's tables; raise a `ModelError`. Commits nothing."""
     with _views(spark, {each.name: spark.createDataFrame([], each.ddl()) for each in contracts if each.name in _SOURCES}):
         _each(gold, lambda model: _query(spark, run, model.sql.read_text(encoding="utf-8")) is not None)
 

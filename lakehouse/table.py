@@ -113,10 +113,8 @@ class Table:
     def sql(self) -> str:
         """The table's name in SQL.
 
-        >>> Table("silver_records", "/data/silver_records", is_path=True).sql
-        'delta.`/data/silver_records`'
-        >>> Table("silver_records", "main.tidemark.silver_records", is_path=False).sql
-        '`main`.`tidemark`.`silver_records`'
+        >>> [Table("t", place, is_path=place[0] == "/").sql for place in ("/data/t", "main.tidemark.t")]
+        ['delta.`/data/t`', '`main`.`tidemark`.`t`']
         """
         if self.is_path:
             return f"delta.`{_escape(self.location)}`"
@@ -165,10 +163,8 @@ class Lakehouse:
     def table(self, name: str) -> Table:
         """Return the table of that name in this lakehouse.
 
-        >>> Lakehouse(root="/data", shadow="s").table("silver_records").location
-        '/data/_shadow/s/silver_records'
-        >>> Lakehouse(root="/data", shadow="s").table("bronze_records").location
-        '/data/bronze_records'
+        >>> [Lakehouse(root="/data", shadow="s").table(name).location for name in ("silver_records", "bronze_records")]
+        ['/data/_shadow/s/silver_records', '/data/bronze_records']
         """
         is_shadowed = self.shadow is not None and not name.startswith(("bronze_", "gold_", "gate_"))
         if self.root is not None:
@@ -186,10 +182,9 @@ class Lakehouse:
     def local_folder(self, name: str) -> Path | None:
         """Return a folder next to the tables as a local path, else None. Databricks mounts a volume at the path it names.
 
-        >>> Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v").local_folder("_reports").as_posix()
-        '/Volumes/main/s/v/_reports'
-        >>> Lakehouse(root="s3://bucket/lake").local_folder("_reports") is None
-        True
+        >>> places = Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v"), Lakehouse(root="s3://bucket/lake")
+        >>> [each.local_folder("_reports") for each in places]
+        [PosixPath('/Volumes/main/s/v/_reports'), None]
         """
         return local_path(self.folder(name))
 

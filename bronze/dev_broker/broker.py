@@ -33,8 +33,7 @@ _TOPIC_SECONDS = 30
 class LocalBroker:
     """A broker that runs as long as this program or its `with` block. Records and address survive `stop` and `start`.
 
-    `data_dir` holds its records, settings and log, and is removed at the end if it is temporary, as by default. No other user
-    may read a folder that it creates.
+    `data_dir` holds its records, settings and log: by default a temporary folder of this user, which is removed at the end.
     """
 
     def __init__(self, data_dir: Path | None = None) -> None:
@@ -57,11 +56,7 @@ class LocalBroker:
         return self._process.pid if running and self._process else None
 
     def start(self) -> Self:
-        """Start the broker and return once it answers; do nothing if it is running.
-
-        Raises:
-            ToolError: Java or the jars are missing, or the broker died or did not answer within a minute.
-        """
+        """Start the broker and return once it answers; raise a `ToolError` if it does not within a minute."""
         if self.pid is None:
             atexit.register(self.close)
             self._process, self._port = _start(self.data_dir, self._port)
@@ -115,10 +110,7 @@ def state_dir() -> Path:
 def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
     """Start a broker that keeps running, or return the one that already runs in the folder, `state_dir()` by default.
 
-    After a `down` it has its records again, and its former port if that is free.
-
-    Raises:
-        ToolError: The port is taken, or the broker runs on another one; and as for `LocalBroker.start`.
+    After a `down` it has its records again, and its former port if that is free. Raises a `ToolError`, as for a taken port.
     """
     folder = (folder or state_dir()).absolute()
     with _locked(folder):
@@ -181,11 +173,7 @@ def require_running(folder: Path | None = None) -> BrokerState:
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-    """Create a topic with one replica; return once each of its partitions has a leader, or after 30 s.
-
-    Raises:
-        SourceError: The broker refused, for example because the topic exists, or was not reached within 30 s.
-    """
+    """Create a topic with one replica and wait for its leaders, at most 30 s; raise a `SourceError` if the broker refuses."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
     try:
@@ -218,7 +206,7 @@ def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subproces
     try:
         kafka.await_answer(process, folder, chosen)
     except ToolError as error:
-        # Seconds pass between finding a free port and listening on it, and any connection may take it meanwhile.
+        # Seconds pass between finding a free port and listening on it, and any connection may take it in between.
         if "already in use" in str(error) and attempts > 1:
             return _start(folder, port, attempts - 1)
         raise

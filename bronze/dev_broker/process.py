@@ -102,11 +102,7 @@ def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
 def launch_node(
     folder: Path, server: str, *, jvm: Sequence[str] = _JVM, format_options: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Format the folder if it is new, and start a Kafka node on it. In `server.properties`, `log.dirs` is the folder's `data`.
-
-    Raises:
-        ToolError: Java or the jars are missing, or the folder cannot be formatted.
-    """
+    """Format the folder if it is new, and start a Kafka node with `log.dirs` in its `data`; raise a `ToolError` on failure."""
     private_files.folder(folder)
     settings = private_files.replace_file(folder / "server.properties", server)
     logging_settings = private_files.replace_file(folder / "log4j2.properties", LOGGING)
@@ -133,11 +129,7 @@ def _format(format_tool: list[str], folder: Path, log: BinaryIO) -> None:
 
 
 def await_answer(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
-    """Return once the broker lists itself in its own metadata.
-
-    Raises:
-        ToolError: It died, or did not answer within a minute; the error has the end of its log.
-    """
+    """Return once the broker lists itself in its metadata; raise a `ToolError` with the end of its log if it does not."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:

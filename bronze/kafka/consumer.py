@@ -32,11 +32,7 @@ class HeadersUnreadableError(Exception):
 
 
 def consumer(kafka: Kafka, **more: str | int) -> Consumer:
-    """Create a consumer of committed records without a group. `more` are librdkafka's properties, with `_` for their points.
-
-    Raises:
-        LookError: librdkafka lacks or refuses a property that the connection depends on.
-    """
+    """Create a consumer of committed records without a group. `more` has `_` for points. Raises as `metadata.client`."""
     properties = kafka.client_properties()
     quiet = logging.getLogger("tidemark.kafka.read")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report

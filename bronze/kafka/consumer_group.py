@@ -34,11 +34,7 @@ class CommitError(Exception):
 
 
 def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
-    """Set the offsets that a group reads next, by (topic, partition). Creates the group if it does not exist.
-
-    Raises:
-        CommitError: The group has active members, the brokers refuse, or none can be asked.
-    """
+    """Set the offsets that a group, perhaps a new one, reads next; raise a `CommitError` if the brokers do not accept them."""
     for wait_seconds in _WAITS_SECONDS:
         try:
             return _commit(kafka, group, next_offsets)

@@ -71,10 +71,7 @@ class Seen:
 
 
 def client_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate properties of Kafka's Java client to librdkafka's, as far as connecting needs it.
-
-    Raises:
-        LookError: A property that the connection depends on has no counterpart.
+    """Translate a Java client's connection properties to librdkafka's; raise a `LookError` for one without a counterpart.
 
     >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
     {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
@@ -99,11 +96,7 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
-    """Describe topics. One that does not exist, or may not be seen, is left out: reading it gives the better error.
-
-    Raises:
-        LookError: No broker can be asked.
-    """
+    """Describe topics, except missing or hidden ones: reading them gives the better error. Raises a `LookError`."""
     found: dict[str, Seen] = {}
     admin = client(kafka)
     described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
@@ -135,10 +128,7 @@ def topic_names(kafka: Kafka) -> list[str]:
 def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed: bool = False) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 
-    With `is_committed` a partition ends before a transaction that is still open, as it does for a committed read.
-
-    Raises:
-        LookError: No broker can be asked, or a partition has no leader.
+    With `is_committed` a partition ends before a transaction that is still open. Raises a `LookError`.
     """
     places = [TopicPartition(topic, each) for each in partitions]
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
@@ -213,11 +203,7 @@ class Client(AdminClient):
 
 
 def client(kafka: Kafka) -> Client:
-    """Create an admin client. Keep a reference to it: a client that is garbage-collected too early never answers.
-
-    Raises:
-        LookError: librdkafka lacks or refuses a property that the connection depends on.
-    """
+    """Create an admin client. Keep a reference: garbage-collected too early, it never answers. Raises a `LookError`."""
     quiet = logging.getLogger("tidemark.kafka.look")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:

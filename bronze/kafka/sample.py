@@ -60,10 +60,7 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Records of topics, by topic, partition and offset, with the `bounds` of each partition.
-
-    `tails` are the offsets where a partition continues after a gap. A sample is cut short if records are large or come slowly.
-    """
+    """Records of topics, by topic, partition and offset. `tails` are the offsets where a partition continues after a gap."""
 
     records: Sequence[Sampled]
     partitions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -78,12 +75,9 @@ class Sample:
 
 
 def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
-    """Read at most `most` committed records, shared out among the partitions, but two of each at least.
+    """Read at most `most` committed records, shared out among the partitions, but two of each at least; or raise a `LookError`.
 
     With `has_end`, half of them come from the partitions' ends; otherwise all come from where a first run starts.
-
-    Raises:
-        LookError: No broker can be asked, or one refuses.
     """
     seen = describe_topics(kafka, kafka.topics)
     spans = {
@@ -98,7 +92,7 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
         reading = _Reading(client)
         begins = spans if has_end else {**spans, **_from_start(kafka, spans)}
         reading.take(begins, each - tail)
-        # After what the first part reached, which in a compacted topic is further than its number of records.
+        # Start after the first part, which in a compacted topic reaches further than its number of records.
         after = dict(reading.reached)
         ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
         reading.take(ends, tail)
@@ -108,11 +102,7 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
 
 
 def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
-    """Read a sample as `read` does.
-
-    Raises:
-        SourceError: No broker answers, a topic does not exist, or it cannot be read.
-    """
+    """Read a sample as `read` does; raise a `SourceError` if a topic does not exist or cannot be read."""
     require_reachable(kafka.bootstrap_servers)
     try:
         found = read(kafka, most, has_end=has_end)
@@ -165,7 +155,6 @@ class _Reading:
         self.is_cut_short = False
 
     def take(self, spans: Mapping[Partition, tuple[int, int]], most: int) -> None:
-        """Read at most `most` records of each span: from its first offset to before its second. Raises a `LookError`."""
         self.reached |= {place: start for place, (start, _) in spans.items()}
         left = {place: most for place, (start, end) in spans.items() if start < end}
         self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])

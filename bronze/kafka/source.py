@@ -19,12 +19,11 @@ _CONNECT_SECONDS = 5.0
 _API_TIMEOUT, _REQUEST_TIMEOUT = "default.api.timeout.ms", "request.timeout.ms"
 
 _DEFAULTS = {
-    # Spark asks three times, so a broker that listens but never answers costs three of these; Kafka's own default is 60 s.
+    # Spark asks three times, so a broker that never answers costs three of these. Kafka's own default is 60 s.
     _API_TIMEOUT: "30000",
     # Kafka's default of 500 means a call into the consumer for every 500 records.
     "max.poll.records": "5000",
-    # Spark asks for a partition's bounds after each poll, and the answer waits behind the fetch in progress: at a partition's
-    # end, for as long as this. The default is half a second each time, and of no use: the records to read are already there.
+    # At a partition's end, Spark's request for its bounds waits for the fetch in progress: half a second by default.
     "fetch.max.wait.ms": "20",
 }
 """Client properties that the settings may override."""
@@ -48,10 +47,7 @@ def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str,
 
 
 def require_reachable(bootstrap_servers: str) -> None:
-    """Raise a `SourceError` unless one of the servers accepts a connection within 5 s.
-
-    The Kafka client would retry for minutes. This checks only for an open port.
-    """
+    """Raise a `SourceError` unless a server accepts a connection within 5 s: the Kafka client would retry for minutes."""
     refusals = []
     for server in bootstrap_servers.split(","):
         host, port = _address(server)

@@ -30,10 +30,7 @@ _LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint's folder.
-
-    `offsets` and `commits` number the planned and the finished batches. `planned` is where the last planned one ends.
-    """
+    """A checkpoint's folder, with the numbers of its planned batches (`offsets`) and finished ones, and where the last ends."""
 
     folder: str
     number: int

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Break:
-    """Why reading a topic cannot simply continue.
-
-    `cause` is recreated or expired. `lost` are the expired offsets, `starts` the earliest offsets of a recreated topic.
-    """
+    """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired."""
 
     topic: Topic
     cause: str
@@ -54,11 +51,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
 
 
 def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
-    """Return the break of a topic, or None if reading it can continue. Commits nothing.
-
-    Raises:
-        LookError: No broker can be asked, or the topic does not exist.
-    """
+    """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
     topic, seen = standing.topics[name], metadata.describe_topics(kafka, [name]).get(name)
     if seen is None:
         raise LookError("the topic is not there")

@@ -53,10 +53,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How reading continues after a break, and who decided it.
-
-    `load_seq` is the ledger's load for the decision. `starts` is None unless the topic was recreated.
-    """
+    """How reading continues after a break, and who decided it. `starts` is None unless the topic was recreated."""
 
     cause: str
     topic_id: str | None
@@ -69,12 +66,7 @@ class Acceptance:
 
 
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
-    """Read the known topics, by name in Kafka.
-
-    Raises:
-        TableMissingError: The table does not exist.
-        ContractError: It has other columns.
-    """
+    """Read the known topics, by name in Kafka. Raises a `TableMissingError` or a `ContractError`."""
     table = run.table(BRONZE_TOPICS)
     rows = tables.require(spark, table, TOPICS)
     if rows is None:

@@ -102,9 +102,9 @@ def _path_text(value: object) -> str:
 def redacted(settings: Settings) -> dict[str, object]:
     """Return the settings as plain data, defaults included, secrets as `********`; loadable again if none is masked."""
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # The one key whose null differs from its default.
+    # The only key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
-    # As written: a missing key of a topic is inherited, and an explicit null takes away what all other topics have.
+    # As written: a missing key of a topic is inherited, an explicit null removes the inherited value.
     for section, topics in ((shown["policies"], settings.policies.topics), (shown, settings.topics)):
         section["topics"] = {
             topic: own.model_dump(mode="json", by_alias=True, exclude_unset=True) for topic, own in topics.items()

@@ -145,7 +145,7 @@ def describe(value: Any, path: Path = ()) -> str:
         return "hidden, it came from a ${...} reference"
     if isinstance(value, dict):
         known = key_at(path)
-        # Other keys may be a text in the wrong form, such as {password}.
+        # Other names may be a text in the wrong form, such as {password}.
         names = [each for each in value if may_show(path) or (known is not None and each in known.children())]
         return f"a mapping of {', '.join(map(str, names))}" if names else "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):

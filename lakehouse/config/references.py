@@ -12,7 +12,7 @@ from lakehouse.settings.secrets import Secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# "$${" is a literal "${"; a reference without its "}" is matched too, so that it is refused and not sent to a broker as it is.
+# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused and not sent to a broker.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 

@@ -1,7 +1,4 @@
-"""Reading a config as written: YAML with the place of every key, overridden by environment variables and flags.
-
-Not by pydantic-settings: it merges a section of a flag into the file's, and ignores misspelt variables.
-"""
+"""Reads a config with the place of every key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
 
 from __future__ import annotations
 

@@ -46,10 +46,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """The columns, grain and properties of one table. The grain, what one row is, becomes the table's comment.
-
-    Maintenance clusters rows by `clustered_by`; without it rows keep their order.
-    """
+    """The columns, grain and properties of one table. Maintenance clusters rows by `clustered_by`, or keeps their order."""
 
     name: str
     grain: str

@@ -61,10 +61,7 @@ DECISIONS = Contract(
 
 @dataclass(frozen=True)
 class Decision:
-    """An operator's decision on a gate run, `released` or `rejected`, and why.
-
-    It is refused if `gate_run_id` is not the last gate run; None means the last one.
-    """
+    """An operator's decision, `released` or `rejected`. It is refused if `gate_run_id` is named and not the last gate run."""
 
     decision: str
     reason: str

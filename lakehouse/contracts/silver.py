@@ -196,7 +196,7 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 
 def silver_records(payload_type: str | None = None) -> Contract:
     """Return the contract of `silver_records`; see `record_columns` for the payload."""
-    # The columns by which suspects are looked up.
+    # Suspects are looked up by these columns.
     clustered_by = ("topic", "partition", "sequence")
     meaning = "Null, but where key, value and headers were erased: the load that did it, and the last decided offset by then"
     columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))

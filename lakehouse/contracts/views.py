@@ -1,7 +1,6 @@
-"""Views over the tables, in SQL that both Spark and DuckDB understand.
+"""Views over the tables, in SQL that both Spark and DuckDB understand; docs/queries.md lists their grain and columns.
 
-`tidemark sql` has them; in a catalog's schema they are created next to the tables. docs/queries.md lists their grain and
-columns. Times are UTC, `*_share` is 0 to 1.
+`tidemark sql` has them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ _LAST_ACCEPTED = """
     FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
 """
 
-# Each sequence of a range that Silver has by now, in order or late, cuts it: what lies between two cuts is missing.
+# Records that Silver has by now, in order or late, cut a range into parts; these are missing.
 _MISSING = """
     WITH gaps AS (
       SELECT topic, partition, producer, load_seq, gap.epoch AS epoch, gap.first_sequence AS first_missing,

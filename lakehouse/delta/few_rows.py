@@ -58,10 +58,7 @@ class Limits:
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
-    """Return the rows in any of the boxes, as of the latest version; None if they cannot be read here, or are not few.
-
-    A row with null in one of a box's columns is not in that box.
-    """
+    """Return the rows in any of the boxes, as of the latest version; None if they cannot be read here, or are not few."""
     return _few(table, columns, boxes, None, is_outside=False, limits=Limits())
 
 
@@ -73,10 +70,7 @@ def outside(
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
-    """Return a version of a table for more than one query: its rows as a local relation if few, else `files`, else Delta's.
-
-    Rows in the boxes of `without` are not needed, but may be in the frame.
-    """
+    """Return a version of a table for several queries, without some boxes if few rows are left: by Arrow, `files` or Delta."""
     whole = files(spark, table, version=version, without=without) or tables.read(spark, table, version=version)
     rows = outside(table, whole.columns, without, version=version)
     if rows is None or not rows.num_rows:
@@ -85,10 +79,7 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
 
 
 def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
-    """Return the few files that may hold a row outside the boxes, as a frame without Delta's query for the table's state.
-
-    None if they cannot be read so, or are many. Rows in the boxes that share a file with others are in the frame.
-    """
+    """Return the few files that may hold rows outside the boxes as a frame, without Delta's query for the state; or None."""
     if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
         return None
     with suppress(*local_files.ERRORS):
@@ -137,7 +128,7 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
     def most(column: str) -> pa.ChunkedArray:
         return log[f"max.{column}"]
 
-    # A text's statistics are cut: the least is lower then and the most higher, which is safe both ways.
+    # Statistics of long texts are cut, to a lower minimum and a higher maximum: safe both ways.
     ends = (least, most) if is_outside else (most, least)
     lies_in = [_ends(*ends, box) for box in boxes]
     if is_outside:
@@ -180,7 +171,10 @@ def _read(
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     groups = [group for part in parts for group in part.row_groups]
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
-    if sum(group.num_rows for group in groups) > limits.rows or sum(_bytes(part, names) for part in parts) > limits.bytes:
+    if (
+        sum(group.num_rows for group in groups) > limits.rows
+        or sum(_uncompressed_bytes(part, names) for part in parts) > limits.bytes
+    ):
         return None
     encoded = {name: pa.dictionary(pa.int32(), pa.string()) for name in limits.texts}
     schema = pa.schema([pa.field(name, encoded.get(name, dataset.schema.field(name).type)) for name in names])
@@ -195,7 +189,7 @@ def _read(
     return None if found.nbytes > limits.bytes else found
 
 
-def _bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
+def _uncompressed_bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
     groups = [part.metadata.row_group(group.id) for group in part.row_groups]
     chunks = (group.column(nth) for group in groups for nth in range(group.num_columns))
     return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names)

@@ -104,7 +104,7 @@ def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]]
 def unneeded(folder: Path) -> int | None:
     """Count the files that no version within the table's own retention uses."""
     with suppress(*ERRORS):
-        # It names those too that the log calls removed, and that a VACUUM has taken away already.
+        # delta-rs also names removed files that a VACUUM has already deleted.
         return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
     return None
 

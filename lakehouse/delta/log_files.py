@@ -116,7 +116,7 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
     folder, found = table / "_delta_log", []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
-            # Only up to the line that is asked for: a commit may have thousands behind it.
+            # Parse up to the commitInfo line: a commit may have thousands of lines after it.
             actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
             found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
         except FileNotFoundError:

@@ -57,9 +57,7 @@ def lacking(table: Table, found: State) -> dict[str, str]:
 
 
 def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
-    """Return the properties, with statistics of existing columns only: Delta refuses to keep any of others.
-
-    A table of an earlier version gains new columns with the next write, and may be maintained before that.
+    """Return the properties, with statistics of existing columns only: an older table gains columns with its next write.
 
     >>> found = State(files=1, bytes=1, properties={}, columns=("topic", "offset"))
     >>> fitting({"delta.dataSkippingStatsColumns": "topic,offset,sequence"}, found)
@@ -84,11 +82,7 @@ def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
 
 
 def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
-    """Merge small files, up to a size; commits nothing if there is at most one.
-
-    Raises:
-        AnotherWriterError: Another writer removed files at the same time; the table is as that writer left it.
-    """
+    """Merge small files up to a size, if there are several; raise an `AnotherWriterError` if another writer removes some."""
     size = file_mib * _MIB
     sizes = {"minFileSize": size, "maxFileSize": size, "clustering.mergeStrategy.minCubeSize.threshold": _FILES_IN_CUBE * size}
     with _configured(spark, {f"{_OPTIMIZE}.{name}": str(value) for name, value in sizes.items()}):

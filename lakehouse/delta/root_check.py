@@ -35,10 +35,7 @@ _PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout":
 
 @dataclass(frozen=True)
 class Found:
-    """The Delta tables of a root: `ours` have the names of Tidemark's, `others` are none of the config's models either.
-
-    A store has no empty folders, so there a root exists with its first object. `owner` is the pipeline that Bronze names.
-    """
+    """The tables of a root: Tidemark's by name, and others. In a store, which has no folders, a root exists with an object."""
 
     is_there: bool
     ours: list[str]
@@ -73,10 +70,10 @@ def is_exclusive(lakehouse: Lakehouse) -> bool | None:
     name = f"_check-{secrets.token_hex(8)}"
     if lakehouse.local_root is None:
         return _is_exclusive_in_store(_storage(lakehouse), str(lakehouse.root), name)
-    return _is_exclusive_in_folder(_nearest(lakehouse.local_root) / f".{name}")
+    return _is_exclusive_in_folder(_nearest_existing(lakehouse.local_root) / f".{name}")
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if each.exists())
 
 

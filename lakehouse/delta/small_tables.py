@@ -39,10 +39,7 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
     version: int | None = None,
     contract: Contract | None = None,
 ) -> pa.Table:
-    """Return some rows of a table as Arrow, in no particular order: for tables with a row for each of many streams.
-
-    `start` is a whole-number column and its lowest value. With a `contract`, a table that does not exist has no rows.
-    """
+    """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a table that does not exist has none."""
     folder = table.local_folder
     rows = local_files.rows(folder, columns, start=start, version=version) if folder is not None else None
     if rows is None:

@@ -26,10 +26,7 @@ Prefetch: TypeAlias = "Callable[[Sequence[Table]], None]"
 
 @contextmanager
 def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
-    """Yield a function that computes tables' snapshots while the `with` block runs; wait for them at its end.
-
-    An error is ignored here: it recurs, and is reported, when the table is written.
-    """
+    """Yield a function that computes snapshots while the block runs. It ignores errors: they recur at the table's write."""
     threads: list[Thread] = []
 
     def prefetch(tables: Sequence[Table]) -> None:

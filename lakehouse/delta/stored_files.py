@@ -116,12 +116,7 @@ class StoreFiles:
 
 
 def table_names(lakehouse: Lakehouse) -> list[str] | None:
-    """Return the Delta tables directly under a root in files: those with a commit or a checkpoint. None if nothing is there.
-
-    Raises:
-        ValueError: The tables are not in files.
-        OSError, DeltaError: The store cannot be read.
-    """
+    """Return the Delta tables directly under a root in files, or None. Raises an OSError or a DeltaError."""
     if (root := lakehouse.local_root) is not None:
         logs = root.glob("[!_.]*/_delta_log")
         return sorted(log.parent.name for log in logs if any(log.glob("*.json"))) if root.is_dir() else None

@@ -84,12 +84,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
 
 
 def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
-    """Return a table with its contract's columns, except those that `create` would add; None if it does not exist.
-
-    Raises:
-        ContractError: The table has other columns.
-        TableStateError: This session cannot work with the table's features of Delta.
-    """
+    """Return a table, or None, and check its columns, except those that `create` would add. Raises as `create` and `found`."""
     there = found(spark, table)
     if there is not None:
         names = there.columns
@@ -103,10 +98,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
 
     A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
-    that Delta allows there writes a file.
-
-    Raises:
-        TableStateError: This session cannot work with the table's features of Delta.
+    that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
     """
     if (folder := table.local_folder) is not None and local_files.has_own_features(folder):
         return
@@ -253,13 +245,10 @@ class Appended(NamedTuple):
 def appended(
     spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None, most: int | None = None
 ) -> Appended:
-    """Return how many rows the versions (after_version, to_version] added according to their commits.
+    """Return how many rows the versions (after_version, to_version] added according to their commits. Raises as `version`.
 
     If that is more than `most`, the range ends earlier, after at least one commit with rows. If a commit is gone, removed rows
     or does not say what it added, the number is unknown, and the range is not cut.
-
-    Raises:
-        TableMissingError: The table does not exist.
     """
     last = -1
     rows: Sequence[Mapping[str, Any] | Row] = []
@@ -371,11 +360,7 @@ def append(
 
 
 def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
-    """Commit a transaction without rows: the table then takes no append of the application up to that number.
-
-    Raises:
-        AnotherWriterError: Another writer committed under the same application at the same time.
-    """
+    """Commit a transaction without rows: the table then takes no append of the application up to it. Raises as `execute`."""
     nothing = spark.read.table(table.sql).limit(0).write.format("delta").mode("append")
     _commit(nothing.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version), table)
 
@@ -407,25 +392,17 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
     """Replace the rows that a condition selects, in one commit; append if it selects none. Idempotent.
 
     `where` is SQL that Tidemark writes, never input. Delta refuses rows that do not meet it. Of two concurrent writes with
-    rows in the same place, one fails.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time.
-        ContractError: The rows lack a column, or have one of another type.
+    rows in the same place, one fails. Raises as `append`.
     """
     writer = contract.select(rows).write.format("delta").mode("overwrite").option("replaceWhere", where)
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
 
 
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
-    """Run a MERGE, UPDATE or DELETE and return how many rows it affected.
+    """Run a MERGE, UPDATE or DELETE and return how many rows it affected. Raises as `execute`, after three tries.
 
     A conflict is retried, since maintenance compacts files that a MERGE has read. So a statement must give the same rows
-    however often it runs.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time, at each try.
-        UndoneError: The statement is guarded, see `lakehouse.protocol.cutover_fence`, and its load has been rolled back.
+    however often it runs. A guarded one (`lakehouse.protocol.cutover_fence`) raises an `UndoneError`.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -56,10 +56,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     Rows need the columns that `columns_read` names, and `topic` if some topics have their own sources. Added are `producer`
     (string; null if none is configured), `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the
     first of sequence, producer, epoch that could not be read and why, for example `sequence_missing`). With `is_ingest` they
-    are null for topics that Bronze leaves to Silver.
-
-    Raises:
-        ConfigError: A custom extractor cannot be imported, or names a column that Kafka does not give.
+    are null for topics that Bronze leaves to Silver. A custom extractor raises as `imported`.
     """
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
@@ -237,7 +234,7 @@ def _header(name: str, keys: Column) -> _Pair:
     """Return a header's value; the values of a repeated header must be equal."""
     headers, nth = F.col("headers"), F.array_position(keys, name)
     value = F.get(headers, (nth - 1).cast("int"))["value"]
-    # Without all copies of the first header of this name: if one with the name remains, its value differs.
+    # Remove all copies of the name's first header: if one with the name remains, its value differs.
     others = F.array_remove(headers, F.struct(F.lit(name).alias("key"), value.alias("value")))
     problem = (
         F.when(headers.isNull() | (nth < 1), F.lit(MISSING))
@@ -302,11 +299,7 @@ def _imported(source: Source) -> Callable[..., Column]:
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:
-    """Import a custom extractor, `module:function`: an operator's function of Columns, named after Bronze's.
-
-    Raises:
-        ConfigError: It cannot be imported, or its parameters are not Bronze's columns of Kafka, given in order.
-    """
+    """Import a custom extractor, `module:function`, with Bronze's columns as parameters; or raise a `ConfigError`."""
     module_name, _, function_name = named.partition(":")
     try:
         function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)

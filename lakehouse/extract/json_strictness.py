@@ -35,7 +35,7 @@ _NAME = f"_{secrets.token_hex(8)}"
 _ELEMENTS = 3
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+)\]|\['([^']*)'\]")
-# Up to the next -0 outside strings. Possessive: anything else recurses, and a long text overflows the stack.
+# Matches up to the next -0 outside strings. Possessive: other quantifiers recurse, and overflow the stack on long texts.
 _MINUS_ZERO = r'\G((?:[^"-]++|"(?:[^"\\]++|\\.)*+"|-(?!0))*+)-0'
 _LOOKS_LENIENT = r"['\x00-\x1f]|\\u[dD][89a-fA-F]"
 _LOOKS_REWRITTEN = r'\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{]'
@@ -71,7 +71,7 @@ def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Colum
     repeated: a key of the path occurs more than once in its object; not_a_whole_number: -0; not_text: a name that is a
     fraction, an object or an array.
     """
-    repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _steps(path)]
+    repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _object_steps(path)]
     found = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
     found = found.when(at_path.isNull(), F.lit("missing"))
     for each in repeated:
@@ -80,8 +80,7 @@ def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Colum
     return found.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else found
 
 
-def _steps(path: str) -> list[re.Match[str]]:
-    """Return the path's steps into objects, without those into arrays."""
+def _object_steps(path: str) -> list[re.Match[str]]:
     return [step for step in _STEP.finditer(path) if step[1] or step[2]]
 
 

@@ -1,7 +1,4 @@
-"""Kinds of topics: records that are read alike. Each has a number, and one CASE over it decides what is done with a record.
-
-So no branch is computed for a record of another kind, and there are as many projections as for one kind.
-"""
+"""Kinds of topics: records that are read alike, by one CASE over the kind's number, which computes no other branch."""
 
 from __future__ import annotations
 

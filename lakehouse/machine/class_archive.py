@@ -41,11 +41,7 @@ def jvm_options() -> tuple[str, ...]:
 
 
 def make(command: Sequence[str]) -> Path:
-    """Make the archive from what the local sessions of a command load, and remove those of former jars and Javas.
-
-    Raises:
-        ToolError: There is no Java that can, the command failed, or the archive cannot be written.
-    """
+    """Make the archive from what a command's local sessions load, and remove former ones; raise a `ToolError` on failure."""
     kept = archive_file()
     java_version()  # raises the error of a Java that does not run
     try:
@@ -59,7 +55,7 @@ def make(command: Sequence[str]) -> Path:
                 f"-XX:ArchiveClassesAtExit={made}",
                 *_SILENT,
             ]
-            # The JVM writes to the same output, and ends after the command: the end of the output is the end of both.
+            # The JVM inherits the output and ends after the command: the output ends when both have ended.
             run = subprocess.run(
                 list(command),
                 env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options).strip()},

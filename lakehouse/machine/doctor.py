@@ -97,7 +97,7 @@ def check_memory() -> Finding:
 
 def check_writable(folder: Path) -> Finding:
     """Check that the cache folder can be written or created."""
-    there = _nearest(folder)
+    there = _nearest_folder(folder)
     try:
         with tempfile.TemporaryFile(dir=there):
             problem = ""
@@ -109,7 +109,7 @@ def check_writable(folder: Path) -> Finding:
 
 def check_disk(folder: Path) -> Finding:
     """Check that the cache folder's disk has room for the jars and Spark's temporary files."""
-    free = shutil.disk_usage(_nearest(folder)).free
+    free = shutil.disk_usage(_nearest_folder(folder)).free
     verdict = (free >= MINIMUM_DISK_BYTES, f"{_gib(free)} free", f"{_gib(MINIMUM_DISK_BYTES)} free")
     return _finding("disk", verdict, "Make room there, or set TIDEMARK_JARS to a folder on another disk.")
 
@@ -127,8 +127,7 @@ def _finding(name: str, verdict: tuple[bool, str, str], next_step: str) -> Findi
     return Finding(name, ok=ok, observed=observed, expected=expected, next_step="" if ok else next_step)
 
 
-def _nearest(folder: Path) -> Path:
-    """Return the folder, or the closest folder above it that exists."""
+def _nearest_folder(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 
 

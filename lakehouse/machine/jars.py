@@ -100,8 +100,6 @@ def differing(conf: str) -> list[str]:
 def fetch(conf: str | None = None) -> Path:
     """Fetch the jars of one configuration, or of all but the optional ones; return the cache folder.
 
-    No network is used if they are there. Jars whose bytes differ from the lock are replaced.
-
     Raises:
         UsageError: There is no such configuration.
         ToolError: Java or pyspark is missing, the jars could not be fetched, or the fetched jars differ from the lock.
@@ -145,7 +143,7 @@ def _fetch_into(folder: Path, conf: str) -> None:
         if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
             return
         arrived = retrieve(LOCK_FILE, conf, work)
-        _check(arrived, conf)
+        _require_pinned(arrived, conf)
         _put_in_place(arrived, folder / conf, aside=work / "incomplete")
 
 
@@ -167,11 +165,7 @@ def at_work(folder: Path) -> Iterator[Path]:
 
 
 def retrieve(lock: Path, conf: str, work: Path, names: str = "[artifact]-[revision].[ext]") -> Path:
-    """Let Ivy fetch a configuration of a lock into a folder under `work`, and return that folder. Verifies nothing.
-
-    Raises:
-        ToolError: Java or pyspark is missing, or the jars could not be fetched.
-    """
+    """Let Ivy fetch a configuration of a lock, not verified, into a folder under `work`; raise a `ToolError` on failure."""
     arrived = work / conf
     command = [
         str(java_executable()),
@@ -255,7 +249,7 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _check(arrived: Path, conf: str) -> None:
+def _require_pinned(arrived: Path, conf: str) -> None:
     expected, observed = pinned(conf), checksums(arrived)
     faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
     faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]

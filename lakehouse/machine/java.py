@@ -67,10 +67,8 @@ def java_version() -> int:
 def parse_version(answer: str) -> int | None:
     """Return the major version in the output of `java -version`, or None if there is none.
 
-    >>> parse_version('openjdk version "17.0.15" 2025-04-15'), parse_version('java version "1.8.0_392"')
-    (17, 8)
-    >>> parse_version("No Java runtime present") is None
-    True
+    >>> [parse_version(each) for each in ('openjdk version "17.0.15" 2025-04-15', 'java version "1.8.0_392"', "No Java")]
+    [17, 8, None]
     """
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match.group(1)) if match else None

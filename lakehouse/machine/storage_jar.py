@@ -43,11 +43,7 @@ _JAVA_8 = 8
 
 
 def storage_jar() -> Path:
-    """Return the jar, compiled first if it is not in the cache.
-
-    Raises:
-        ToolError: It cannot be compiled or written, or the compiled jar is not the pinned one.
-    """
+    """Return the jar, compiled first if needed; raise a `ToolError` if that fails, or the result is not the pinned jar."""
     jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"  # another version of Tidemark has another one
     if _is_pinned(jar):
         return jar
@@ -104,7 +100,6 @@ def _signed(jvm: Any, name: str, code: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _jvm() -> Iterator[Any]:
-    """Start a JVM with the compiler, and with what the sources are compiled against."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     home = jars.pyspark_folder()

@@ -42,11 +42,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
 
 
 def require(spark: SparkSession, run: Run) -> str | None:
-    """Return the pipeline that Bronze names, or None. Commits nothing.
-
-    Raises:
-        TableStateError: Bronze, or the ledger if Bronze names no owner, is another pipeline's.
-    """
+    """Return the pipeline that Bronze names, or None; raise a `TableStateError` if Bronze, or else the ledger, is another's."""
     table = run.table(BRONZE_RECORDS)
     owner = tables.properties(spark, table).get(OWNER) if tables.exists(spark, table) else None
     require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)

@@ -42,10 +42,7 @@ _PROPERTY = "tidemark.swap"
 
 
 def guarded(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """Return rows whose write fails with an `UndoneError` if a restore or rebuild was claimed above a load.
-
-    The statement that writes them checks it in its own transaction. For a published range the load is its last.
-    """
+    """Return rows whose write fails with an `UndoneError` if a cutover was claimed above a load: it checks by itself."""
     cutovers = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_cutovers_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({cutovers}) = 0, '{UNDONE}') IS NULL")
 

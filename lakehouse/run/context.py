@@ -30,10 +30,7 @@ def new_id(now: datetime | None = None) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage of one run shares. `run_id` is kept with every row that the run writes.
-
-    `pipeline` with a table's name is the idempotency key of writes to it. `registry` is None if values name no schema in it.
-    """
+    """What every stage of one run shares. `pipeline` and a table's name are the idempotency key of writes to it."""
 
     pipeline: str
     lakehouse: Lakehouse

@@ -9,10 +9,7 @@ _SIGNALS = {"TIDEMARK_CRASH_AT": signal.SIGKILL, "TIDEMARK_STOP_AT": signal.SIGS
 
 
 def crash_point(name: str) -> None:
-    """Kill or pause the process if TIDEMARK_CRASH_AT or TIDEMARK_STOP_AT names this point; otherwise do nothing.
-
-    SIGKILL runs no handler and flushes nothing, as when a machine fails. After SIGSTOP, what the process knows is stale.
-    """
+    """Kill or pause the process, without a handler, if TIDEMARK_CRASH_AT or TIDEMARK_STOP_AT names this point."""
     for variable, number in _SIGNALS.items():
         if os.environ.get(variable) == name:
             os.kill(os.getpid(), number)

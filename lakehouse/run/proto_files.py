@@ -30,10 +30,7 @@ def assembled(main: str, others: Mapping[str, str]) -> str:
     """Return a schema's descriptor set, for `protobuf_schema.read`; or a text that begins with REFUSED if there is none.
 
     `main` is a .proto file's text, or base64 of a compiled file. `others` are its imports, and what these import, by name,
-    without the well-known files.
-
-    Raises:
-        ToolError: It is text, and nothing here compiles it.
+    without the well-known files. Text raises a `ToolError` if nothing here compiles it.
     """
     files = {name: as_file(text) for name, text in {**others, _MAIN: main}.items()}
     compiled = [_named(each, name) for name, each in files.items() if each is not None]
@@ -84,8 +81,7 @@ def _by_protoc(files: Mapping[str, str]) -> bytes:
                 (root / name).write_text(text, encoding="utf-8")
             except (OSError, ValueError) as error:
                 raise ProtobufSchemaError(f"its file {name} cannot be written: {type(error).__name__}") from error
-        # -P: nothing that a registry names is taken for a module. A process of its own: protoc writes to its streams, and may
-        # die.
+        # -P: no name of a registry is imported as a module. A process of its own: protoc writes to its streams, and may die.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
         try:
             ran = subprocess.run(

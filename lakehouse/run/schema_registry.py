@@ -52,8 +52,6 @@ class SchemaRegistry:
     def schema(self, number: int, *, met_at: str) -> tuple[str, str]:
         """Return an id's kind, AVRO, JSON or PROTOBUF, and its schema: for PROTOBUF a descriptor set, see `proto_files`.
 
-        `met_at` names the record, for the error.
-
         Raises:
             RegistryError: The registry cannot be reached, refuses, or lacks the id or a schema that its schema refers to.
             ToolError: It gives Protobuf as text, and nothing here compiles it.
@@ -70,7 +68,7 @@ class SchemaRegistry:
 
     def _ask(self, number: int, met_at: str) -> tuple[str, str]:
         where, status, body = self._get(f"/schemas/ids/{number}", "the schema of an id that a record has")
-        found = _parsed(body)
+        found = _parsed_json(body)
         if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
             raise RegistryError(
                 f"The schema registry does not know the schema {number}.",
@@ -101,7 +99,7 @@ class SchemaRegistry:
         if proto_files.as_file(text) is not None:
             return text
         _, _, body = self._get(f"{path}?format=serialized", "a schema of Protobuf")
-        found = _parsed(body).get("schema")
+        found = _parsed_json(body).get("schema")
         return found if isinstance(found, str) and proto_files.as_file(found) is not None else text
 
     def _referred(
@@ -123,7 +121,7 @@ class SchemaRegistry:
             others[subject, version] = _Other(name, "")  # a circle ends here
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             there, status, body = self._get(path, "a schema that another one refers to")
-            other = _parsed(body)
+            other = _parsed_json(body)
             if status != _OK or not isinstance(other.get("schema"), str):
                 raise _refusal(there, status, body)
             self._referred(other, there, others, is_protobuf=is_protobuf)
@@ -132,7 +130,6 @@ class SchemaRegistry:
             others[subject, version] = _Other(name, text)
 
     def _get(self, path: str, expected: str) -> tuple[str, int, bytes]:
-        """Return the URL, and the answer's status and body."""
         import requests
 
         where, verified = f"{self.settings.url}{path}", self.settings.ca or True
@@ -193,8 +190,7 @@ def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
-    """Parse the answer's JSON; empty if it is none, or too long."""
+def _parsed_json(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body) if len(body) <= _MOST_BYTES else None
     except (ValueError, RecursionError):

@@ -41,10 +41,7 @@ class _Stage:
 
 
 class LiveReport:
-    """Draws each event into the line of its stage, which is the first part of its name: `silver` of `silver.claimed`.
-
-    A stage ends with its `.finished` or `.failed`, or when another stage begins.
-    """
+    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it finishes, fails or another begins."""
 
     def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
         self.bound: dict[str, object] = {}
@@ -111,7 +108,7 @@ class LiveReport:
 
     def _draw(self) -> None:
         if self._live is None:
-            # Stdout carries results while the view is on stderr, and must not be redirected into the view.
+            # Stdout carries results, and must not be redirected into the view on stderr.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
 

@@ -78,10 +78,7 @@ class Writer:
 
 
 def writer(text: str) -> Writer:
-    """Read a schema.
-
-    Raises:
-        AvroSchemaError: It is none, refers to itself, is too large, or has arrays of items without bytes (maybe billions).
+    """Read a schema; raise an `AvroSchemaError` if it is none, recursive, too large, or has arrays of items without bytes.
 
     >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
     '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'
@@ -92,9 +89,7 @@ def writer(text: str) -> Writer:
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """Put the types that a schema takes from others into it, each where it is first named. Raises as `writer`.
-
-    Each of the others follows those that it refers to.
+    """Put types of others, given before those that refer to them, into a schema where they are first named; errors as `writer`.
 
     >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
     >>> joined('{"type": "array", "items": "shop.Size"}', [size])
@@ -225,11 +220,7 @@ class _Reading:
 
 
 def reader(written: Writer, wanted: Type) -> str:
-    """Return the schema to read values by: the wanted fields, null if not written, and CORRUPT, false in decoded values.
-
-    Raises:
-        AvroSchemaError: The values are no records, or a field has a type that the wanted one does not take without loss.
-    """
+    """Return the schema to read the wanted fields by, and CORRUPT, false; raise an `AvroSchemaError` if they do not fit."""
     _require_record(written)
     found = _Projection(written.named).of(written.schema, wanted, "")
     found["fields"].append({"name": CORRUPT, "type": "boolean", "default": False})
@@ -238,7 +229,7 @@ def reader(written: Writer, wanted: Type) -> str:
 
 def _require_record(written: Writer) -> None:
     if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
-        raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
+        raise AvroSchemaError(f"the value is {_type_in_words(written.schema)}, and a record is wanted")
 
 
 def misfit(written: Writer | str, wanted: Type) -> str | None:
@@ -255,10 +246,7 @@ def misfit(written: Writer | str, wanted: Type) -> str | None:
 
 
 def fields(written: Writer) -> tuple[Type, dict[str, str]]:
-    """Return the fields that a payload can have of such values without loss, and why others cannot be fields, by path.
-
-    Raises:
-        AvroSchemaError: The values are no records, or have more than 1,000 fields.
+    """Return the fields that a payload can have without loss, and why others cannot be fields, by path; errors as `reader`.
 
     >>> fields_ = '[{"name": "n", "type": "long"}, {"name": "by", "type": ["int", "string"]}]'
     >>> found, left_out = fields(writer('{"type": "record", "name": "R", "fields": %s}' % fields_))
@@ -343,7 +331,7 @@ class _Projection:
                 return {"type": "map", "values": self.of(given["values"], wanted.of, f"{path}{{}}")}
             case "scalar" if _is_taken(given, wanted) or (kind in _WHOLE and _is_taken(kind, wanted)):
                 return self._once(given if _is_taken(given, wanted) else kind)  # or the number beneath a logical type
-        raise AvroSchemaError(f"{path or 'the value'} is {_told(given)}, and {told_wanted(wanted)} is wanted")
+        raise AvroSchemaError(f"{path or 'the value'} is {_type_in_words(given)}, and {told_wanted(wanted)} is wanted")
 
     def _nullable(self, given: list[Any], wanted: Type, path: str) -> Any:
         others = [each for each in given if each != "null"]
@@ -434,7 +422,7 @@ def _are_names(given: object) -> TypeGuard[list[str]]:
     return isinstance(given, list) and all(map(_is_name, given)) and len(set(given)) == len(given)
 
 
-def _told(given: Any) -> str:
+def _type_in_words(given: Any) -> str:
     if isinstance(given, list):
         return "a union"
     if not isinstance(given, dict):

@@ -57,7 +57,7 @@ def _property_name(name: str) -> str:
         next_step = f"Write it without the prefix: {name.removeprefix('kafka.')}."
         raise SettingError("Spark's prefix does not belong here", "the Kafka client's own property name", next_step)
     if not re.fullmatch(r"[a-z0-9._-]+", name):
-        # Spark lower-cases names: in another case, a property would pass the checks here and reach the client all the same.
+        # Spark lower-cases names: in another case, a property would pass these checks and still reach the client.
         expected = "small letters, digits, points, hyphens and underscores"
         next_step = f"Every Kafka property has a name like that: {name.strip().lower()!r}."
         raise SettingError("this is no name of a property", expected, next_step)

@@ -35,7 +35,7 @@ REFUSED = frozenset(
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
-# A name may hold line ends. As a lookahead, so that no text before a relation takes that into its own match.
+# A name may hold line ends. A lookahead, so that no match takes in the start of the next relation.
 _RELATION = re.compile(r"(?=UnresolvedRelation \[(.*?)\](?:, \[|$))", re.MULTILINE | re.DOTALL)
 _TABLE_FUNCTION = re.compile(r"UnresolvedTableValuedFunction \[(.*?)\], ", re.DOTALL)
 _VARIABLE = re.compile(r"\$\s*\{")

@@ -158,10 +158,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL, as in CREATE TABLE, into a struct of its fields.
-
-    Raises:
-        SchemaError: It is no list of fields, or has a type or a name that JSON, Delta or another engine does not accept.
+    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses.
 
     >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
     [('id', 'STRING'), ('n', 'DECIMAL')]
@@ -181,9 +178,7 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
     """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, by name.
 
     So a field's place depends on no order or number of topics. `own` has each topic's type after its place in the config.
-
-    Raises:
-        SchemaError: Two of them have a field of the same name and another type, or one is text and the other has fields.
+    Fields of one name and several types, and fields and text, raise a `SchemaError`.
 
     >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'

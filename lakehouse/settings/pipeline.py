@@ -373,7 +373,7 @@ class Settings(Model):
     @field_validator("value")
     @classmethod
     def _fields_are_of_a_schema(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_fields(value, info.data)
+        _require_values_with_fields(value, info.data)
         return value
 
     @field_validator("topics", mode="before")
@@ -392,12 +392,12 @@ class Settings(Model):
     @field_validator("topics")
     @classmethod
     def _fit_the_rest(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
-        _require_read(topics, info)
+        _require_read_topics(topics, info)
         top, read = info.data.get("value"), _read_topics(info)
         known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
-            _require_fields(of_topic.get("value"), of_topic, at=(topic,))
+            _require_values_with_fields(of_topic.get("value"), of_topic, at=(topic,))
         for topic, own in topics.items():
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
@@ -431,7 +431,7 @@ class Settings(Model):
     @field_validator("policies")
     @classmethod
     def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
-        _require_read(policies.topics, info, at=("topics",))
+        _require_read_topics(policies.topics, info, at=("topics",))
         return policies
 
     def of_topic(self, topic: str) -> "Settings":
@@ -454,8 +454,7 @@ def _read_topics(info: ValidationInfo) -> tuple[str, ...]:
     return info.data["kafka"].topics if "kafka" in info.data else ()
 
 
-def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str, ...] = ()) -> None:
-    """Raise if settings are for a topic that is not read."""
+def _require_read_topics(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str, ...] = ()) -> None:
     read = _read_topics(info)
     for topic in topics if read else ():
         if topic not in read:
@@ -465,8 +464,7 @@ def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str
             raise SettingError(what, "a topic of kafka.topics", next_step, at=(*at, topic))
 
 
-def _require_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
-    """Raise if a field is read of values that are neither Avro nor Protobuf."""
+def _require_values_with_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
     if read and (value is None or value.format not in {"avro", "protobuf"}):
         raise SettingError(

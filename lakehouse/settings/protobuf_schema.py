@@ -36,7 +36,7 @@ MOST_BYTES = 16_000_000
 _MOST_BYTES = 1_000_000
 """Limit on one without comments: it goes to every task of a load."""
 _MOST_MESSAGES = 10_000
-_MOST_TOLD = 5
+_MOST_NAMED = 5
 _VALUES = 2
 """The number of the field with the value in a map's entries."""
 _NOTHING = '{"type": "record", "name": "nothing", "fields": []}'
@@ -97,8 +97,8 @@ class Files:
         if held is None:
             found = (each for file in reversed(self.files) for each in _names(file).items())
             known = [name[1:] for name, each in found if not each.options.map_entry and not name.startswith(".google.")]
-            told = ", ".join(known[:_MOST_TOLD]) + (", ..." if len(known) > _MOST_TOLD else "")
-            raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {told or 'none at all'}")
+            named = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
+            raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {named or 'none at all'}")
         needed = {held.name}
         for each in reversed(self.files):  # each is after those that it imports
             needed |= {*each.dependency} if each.name in needed else set()
@@ -124,11 +124,7 @@ def _names(file: FileDescriptorProto) -> dict[str, DescriptorProto]:
 
 
 def described(content: bytes) -> Files:
-    """Read a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it.
-
-    Raises:
-        ProtobufSchemaError: It is none; it lacks an imported file or a type; or it is too large.
-    """
+    """Read a descriptor set of `protoc --include_imports --descriptor_set_out`; raise a `ProtobufSchemaError` if it is none."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -149,9 +145,9 @@ def of_files(given: Sequence[FileDescriptorProto]) -> Files:
     if not given:
         raise ProtobufSchemaError("it is no descriptor set: there is no file in it")
     pool, files = DescriptorPool(), []
-    for each in _sorted(_with_well_known(given)):
+    for each in _imports_first(_with_well_known(given)):
         try:
-            # What the library makes of it: each type by its full name, nothing that it does not know, no comments.
+            # The library's own form: each type by its full name, no unknown fields, no comments.
             known = FileDescriptorProto()
             pool.AddSerializedFile(each.SerializeToString())
             pool.FindFileByName(each.name).CopyToProto(known)
@@ -183,8 +179,7 @@ def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescripto
     return [*found, *given]
 
 
-def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return the files, each after those that it imports, and otherwise as given."""
+def _imports_first(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
     by_name = {each.name: each for each in given}
     done: dict[str, FileDescriptorProto] = {}
     open_names: dict[str, None] = {}
@@ -282,7 +277,7 @@ def _check(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -
     elif wanted.of and wanted.kind == ("map" if of_map else "array"):
         _check_one(files, of_map or given, wanted.of, f"{path}{{}}" if of_map else f"{path}[]")
     else:
-        kind = "a map" if of_map else f"repeated {_told(given)}"
+        kind = "a map" if of_map else f"repeated {_type_in_words(given)}"
         raise _unfit(kind, wanted, path)
 
 
@@ -299,7 +294,7 @@ def _check_one(files: Files, given: FieldDescriptorProto, wanted: Type, path: st
         kind = _WRAPPERS.get(given.type_name, "")
         is_taken = wanted.kind == "scalar" and _scalars(message) == {1: kind} and _is_taken(kind, wanted)
     if not is_taken:
-        raise _unfit(_told(given), wanted, path)
+        raise _unfit(_type_in_words(given), wanted, path)
 
 
 def _is_taken(kind: str, wanted: Type) -> bool:
@@ -310,18 +305,16 @@ def _is_taken(kind: str, wanted: Type) -> bool:
 
 
 def _scalars(message: DescriptorProto) -> dict[int, str]:
-    """Return the types of a message's fields by number; `repeated` for those that hold several."""
     return {each.number: "repeated" if each.label == each.LABEL_REPEATED else _kind(each) for each in message.field}
 
 
 def _kind(given: FieldDescriptorProto) -> str:
-    """Return the type of a field as in a .proto file: int64, string, enum, message, group."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
     return str(FieldDescriptorProto.Type.Name(given.type)).removeprefix("TYPE_").lower()
 
 
-def _told(given: FieldDescriptorProto) -> str:
+def _type_in_words(given: FieldDescriptorProto) -> str:
     return f"{_kind(given)} {given.type_name[1:]}".strip()
 
 

@@ -72,8 +72,7 @@ def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDAr
 def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> DataFrame:
     """Join records, perhaps many millions, with the row of `blocks` that has their offset. Nothing of the records is shuffled.
 
-    `how` is `left_semi` for the records at these offsets, `left_anti` for the others, or `left` for all, with a column `block`
-    that is null for the others.
+    With `left_semi`, records at other offsets are left out; with `left`, they have null in the added column `block`.
     """
     found = frames.of_arrow(spark, among)
     number = records["offset"]

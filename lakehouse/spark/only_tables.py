@@ -13,12 +13,9 @@ if TYPE_CHECKING:
 
 
 def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str | None:
-    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
+    """Return what a query reads or calls beyond tables, before it runs; None if nothing. Raises Spark's errors.
 
     With `is_in_catalog` it may also read a catalog's other tables: the catalog's permissions apply.
-
-    Raises:
-        PySparkException: Spark cannot read the query.
     """
     if (found := model_sql.problem(text)) is not None:
         return found

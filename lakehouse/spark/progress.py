@@ -24,10 +24,7 @@ _LOOKS_PER_WORD = 5
 
 @contextlib.contextmanager
 def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
-    """Report `<stage>.working` with `tasks_done` and `tasks` every few seconds while the block runs and Spark has tasks.
-
-    Over Spark Connect nothing is reported: it offers no status tracker.
-    """
+    """Report `<stage>.working` with its tasks every few seconds; nothing over Spark Connect, which has no status tracker."""
     if is_remote():
         yield
         return

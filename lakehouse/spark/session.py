@@ -43,7 +43,7 @@ _OWN = {
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Other engines read every table; not all of them know deletion vectors.
+    # Other engines read every table, and not all of them know deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     # Spark's default for timestamps in Parquet is an old form that some engines misread.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -112,7 +112,7 @@ def require_delta(spark: SparkSession) -> None:
         observed = "; ".join(f"{name} is {set_[name] or 'not set'}" for name in lacks)
         raise _without_delta("The Spark session lacks settings of Delta Lake.", observed)
     try:
-        # Any place without a table: a session without the jars does not get as far as looking there.
+        # Any place without a table: a session without the jars fails before it looks there.
         _ = spark.read.format("delta").load("file:///tidemark/no/such/table").schema
     except Exception as error:
         text = str(error)
@@ -136,10 +136,7 @@ def open_session(
     """Open a session with UTC, ANSI, verified checksums and Delta: the caller's (`given`), the platform's, or a classic one.
 
     A session that is started here gets the jars and settings that reach the lakehouse. `is_short` is for few records and a
-    minute: it leaves out the second compiler.
-
-    Raises:
-        ToolError: A local session is needed and Java or the jars are missing, or one is running that lacks Delta.
+    minute: it leaves out the second compiler. Raises a `ToolError` without Java or jars, or if a running session lacks Delta.
     """
     spark = platform.given.get()
     if spark is None:

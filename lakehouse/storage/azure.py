@@ -26,10 +26,7 @@ _LOGIN = "https://login.microsoftonline.com"
 
 @dataclass(frozen=True)
 class AzureStorage:
-    """A storage account of Azure, reached with its key or as a service principal. `host` is its name in the network.
-
-    `endpoint` is the URL of a server that is not Azure's, which knows blobs only (Azurite).
-    """
+    """A storage account of Azure; `host` is its name in the network. An `endpoint` is another server, with blobs only."""
 
     host: str
     account_key: str | None = field(default=None, repr=False)

@@ -62,10 +62,10 @@ class S3Storage:
     def for_spark(self) -> dict[str, str]:
         """See `Storage`."""
         conf = {
-            # s3:// is read and written by the same code as s3a://, and its settings are those of s3a.
+            # s3:// uses the code and the settings of s3a://.
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
-            # The default needs one more library for what small files do not gain from.
+            # The default needs one more library, and small files gain nothing from it.
             "spark.hadoop.fs.s3a.input.stream.type": "classic",
             "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,

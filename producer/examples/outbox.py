@@ -34,10 +34,7 @@ BATCH = 1_000
 
 
 def relay(config: dict[str, Any], topic: str, connect: Callable[[], Any], *, mark: str = "?", once: bool = False) -> None:
-    """Send what is in the outbox, and what is added. With `once`, stop when it is empty.
-
-    `connect` opens the database, as `lambda: sqlite3.connect("shop.db")` does. `mark` is its driver's parameter: `?` or `%s`.
-    """
+    """Send what is in the outbox, and what is added; `once` stops when it is empty. `mark` is the driver's `?` or `%s`."""
     with contextlib.closing(connect()) as database, Sender(config, "shop", Given(epoch=1)) as sender:
         while True:
             number(database, mark)
@@ -57,7 +54,7 @@ def relay(config: dict[str, Any], topic: str, connect: Callable[[], Any], *, mar
 
 def number(database: Any, mark: str) -> None:
     """Number the rows that have no number, above all that were ever given, in one transaction."""
-    # Locks the row first, so that a second relay, started by mistake, waits here and sees these numbers.
+    # Lock the row first, so that a second relay, started by mistake, waits here and sees these numbers.
     execute(database, "UPDATE outbox_last SET sequence = sequence", commit=False)
     ((last,),) = execute(database, "SELECT sequence FROM outbox_last", commit=False)
     new = execute(database, f"SELECT id FROM outbox WHERE sequence IS NULL ORDER BY id LIMIT {BATCH}", commit=False)

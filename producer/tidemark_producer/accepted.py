@@ -68,7 +68,7 @@ def last_accepted(
         except KafkaException as error:
             if error.args[0].code() in _DENIED:
                 raise
-            # What a broker answered says more than that the last attempt, of a few milliseconds, reached none.
+            # A broker's answer says more than a last attempt of some milliseconds that reached none.
             if refused is None or error.args[0].code() > 0:
                 refused = error
             time.sleep(_PAUSE_SECONDS)
@@ -104,7 +104,7 @@ class _Reading:
     def _one(self, uncommitted: Consumer, committed: Consumer, partition: int) -> Position | None:
         place = TopicPartition(self._topic, partition)
         low, end = uncommitted.get_watermark_offsets(place, timeout=self._left())
-        # Behind an open transaction of anyone nothing is visible yet, the producer's own committed records included.
+        # Behind any open transaction nothing is visible yet, not even the producer's own committed records.
         while committed.get_watermark_offsets(place, timeout=self._left())[1] < end:
             time.sleep(_PAUSE_SECONDS)
         seen: set[Position] = set()

@@ -53,9 +53,8 @@ class Counter:
     continues in its old epoch, and the reader shuts it out. With `block`, the epoch stays, and the store gives out that many
     numbers at a time. A crash then leaves a gap of at most one block, and what an overtaken sender still sends is late.
 
-    Without a store the count continues after what Kafka has. That needs a `transactional.id`, by which Kafka shuts out older
-    senders. If the store is new, was lost or was restored, give `after`. Without it, an empty store is a `StateLost` unless
-    `new`.
+    Without a store the count continues after what Kafka has, and needs a `transactional.id`, which shuts out older senders. If
+    the store is new, lost or restored, give `after`. Without it, an empty store is a `StateLost` unless `new`.
     """
 
     are_given = False
@@ -73,14 +72,7 @@ class Counter:
         self._is_open = False
 
     def open(self, name: str, *, is_alone: bool) -> None:
-        """Take the first numbers; see `Numbers`.
-
-        Raises:
-            InUse: Another sender has the store, or these numbers.
-            StateLost: The store is empty or damaged.
-            UnsafeSetting: There is neither a store nor a `transactional.id`.
-            Exhausted: There is no further epoch.
-        """
+        """Take the first numbers; see `Numbers`. Raises an `InUse`, a `StateLost`, an `UnsafeSetting` or an `Exhausted`."""
         if self._is_open:
             raise InUse("These numbers belong to another sender of this process. Each sender has its own.")
         if self._store is None and not is_alone:
@@ -104,12 +96,7 @@ class Counter:
             raise
 
     def next(self, sequence: int | None) -> Position:
-        """Return the next number; see `Numbers`.
-
-        Raises:
-            Exhausted: The last number was 2^63-1.
-            InUse: The store has another sender's numbers by now.
-        """
+        """Return the next number; see `Numbers`. Raises an `Exhausted`, or an `InUse` if the store is taken over."""
         if sequence is not None:
             raise TypeError("A counter gives the sequence; to give it yourself, use Given.")
         found = self._next if self.last is None else _succeeding(self.last)
@@ -143,10 +130,9 @@ class Given:
     """The caller's own numbers: the id of a row in an outbox, an offset, a line. They have to rise; gaps are fine.
 
     Only so is a resend after a crash recognised: the next process gives the record the same number. The epoch stays when the
-    program starts again, and rises only if the source's own numbers start over.
-
-    `accepted` is what Kafka has: `{topic: last_accepted(...)}`, or a function that returns it when the sender starts. Records
-    that it covers are not sent again if `send` names their partition.
+    program starts again, and rises only if the source's own numbers start over. `accepted` is what Kafka has:
+    `{topic: last_accepted(...)}`, or a function that returns it when the sender starts. Records that it covers are not sent
+    again if `send` names their partition.
     """
 
     are_given = True
@@ -165,12 +151,7 @@ class Given:
         self._accepted = self._ask() if callable(self._ask) else self._ask or {}
 
     def next(self, sequence: int | None) -> Position:
-        """Return the caller's number; see `Numbers`.
-
-        Raises:
-            Exhausted: It is above 2^63-1.
-            OutOfOrder: It is not above the last one, or below 0.
-        """
+        """Return the caller's number; see `Numbers`. Raises an `OutOfOrder` unless it rises, or an `Exhausted`."""
         if sequence is None:
             raise TypeError("With Given, each record needs its sequence.")
         if sequence > GREATEST:
@@ -186,10 +167,7 @@ class Given:
         return last is not None and last.epoch == position.epoch and last.sequence >= position.sequence
 
     def continue_after(self) -> int | None:
-        """The sequence up to which Kafka has all records of this epoch; None if there is none: send from the beginning.
-
-        It is the lowest of all partitions: one that has nothing of this epoch may have missed any of them.
-        """
+        """Return the sequence up to which Kafka has all records of this epoch; None if a partition has none of it."""
         found = [last for partitions in self._accepted.values() for last in partitions.values()]
         if not found or not all(last is not None and last.epoch == self.epoch for last in found):
             return None

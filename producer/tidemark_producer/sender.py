@@ -77,9 +77,8 @@ class Sender:
     """Numbers the records of one producer and sends them in order. Threads may share it, processes may not.
 
     No number is given out twice. In each partition numbers rise in the order of sending, whatever the client repeats. After a
-    delivery that failed, nothing is delivered until `recover`.
-
-    `config` holds librdkafka's settings; those that keep order are set. No other sender may have the same `name` at a time.
+    delivery that failed, nothing is delivered until `recover`. `config` holds librdkafka's settings; those that keep order are
+    set. No other sender may have the same `name` at a time.
 
     Raises:
         UnsafeSetting: A setting breaks a guarantee.
@@ -180,10 +179,7 @@ class Sender:
 
     @property
     def acknowledged(self) -> Position | None:
-        """The position up to which Kafka has all that was sent or, in transactions, committed; None before the first.
-
-        Records that `recover` gave up count as done.
-        """
+        """The position up to which Kafka has all records, except those given up; in transactions, what is committed."""
         with self._lock:
             if self._is_transactional:
                 return self._committed
@@ -191,12 +187,7 @@ class Sender:
             return self._numbers.last if first is None else first.before
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until Kafka has every record that was sent.
-
-        Raises:
-            Stopped: A delivery failed.
-            TimeoutError: It took longer; the records stay on their way.
-        """
+        """Wait until Kafka has every record that was sent; raise a `Stopped`, or a `TimeoutError` that drops no record."""
         self._check_process()
         until = _until(timeout)
         with self._lock:
@@ -246,8 +237,7 @@ class Sender:
     def transaction(self) -> Iterator[None]:
         """Send in a transaction, which is committed at the end. With a `transactional.id` only, and from one thread.
 
-        An error aborts it, and its futures raise `Stopped`. A counter's numbers stay used up; those of `Given` may be sent
-        again.
+        An error aborts it: its futures raise `Stopped`. A counter's numbers stay used up; those of `Given` may be sent again.
 
         Raises:
             Stopped: A record was refused. The transaction is aborted.

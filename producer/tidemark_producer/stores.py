@@ -22,20 +22,11 @@ class Store(Protocol):
     """Keeps one position for each producer: all up to it may have been given out. Implement it for other stores."""
 
     def open(self, name: str) -> Position | None:
-        """Start to keep a producer's position, and return what is kept; None if nothing ever was.
-
-        Raises:
-            InUse: Another process holds it.
-            StateLost: It is damaged.
-        """
+        """Start to keep a producer's position; return what is kept, or None. Raises an `InUse` or a `StateLost`."""
         ...
 
     def swap(self, old: Position | None, new: Position) -> None:
-        """Replace one position by another. It survives a loss of power once this returns.
-
-        Raises:
-            InUse: It is no longer `old`: another process has replaced it.
-        """
+        """Replace a position, so that it survives a loss of power. Raises an `InUse` if another process has replaced `old`."""
         ...
 
     def close(self) -> None:
