@@ -6,7 +6,7 @@
 3. If the checkpoint is gone or does not match the table, take the starting offsets from the tables
    (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`).
 4. For each micro-batch Spark writes its offset range to the checkpoint, then appends it under the query's id and the batch's
-   number, which Delta accepts once. After a crash the same range repeats under the same number.
+   number. Delta accepts that once. After a crash the same range repeats under the same number.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def newest(spark: SparkSession, records: DataFrame) -> Newest:
 
 
 def newest_of_few(records: DataFrame) -> Newest:
-    """Find the same in one job: on few records a separate job costs more than it saves."""
+    """Find the same as `newest` in one job: on few records a separate job costs more than it saves."""
     return Newest(models.by_stream(records), records)
 
 

@@ -132,7 +132,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 
 def require(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
-    """Check Gold's columns (or raise a `ContractError`) and the models' queries (or raise a `ModelError`). Commits nothing."""
+    """Check Gold's columns and the models' queries. Commits nothing. Raises a `ContractError` or a `ModelError`."""
     contracts = _contracts(payload)
     for contract in contracts:
         tables.require(spark, run.table(contract.name), contract)

@@ -100,8 +100,8 @@ def _is_higher() -> str:
 def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> DataFrame:
     """Return what happened to each stream in each load. Grain: a stream and load of the ledger.
 
-    The columns are `lakehouse.contracts.gold.STREAM_HEALTH`. undecodable and newest_record_at come from Silver's rows, of whose
-    `value` only null is tested; the rest comes from the ledger.
+    The columns are `lakehouse.contracts.gold.STREAM_HEALTH`. undecodable and newest_record_at come from Silver's rows, the
+    rest from the ledger. `value` is only tested for null.
     """
     undecodable = F.lit(False)
     if "payload" in silver.columns:

@@ -31,8 +31,8 @@ _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int | None = None) -> tuple[str, ...]:
     """Rebuild every model that is not current, replacing its whole table, in one commit each; return their names.
 
-    A model is current if its table's last commit names the query's hash, the last published load and `amended_by`: a load that
-    changed what Gold had published. If one fails, the others are made before a `ModelError` is raised.
+    A model is current if its table's last commit names the query's hash, the last published load and `amended_by`, a load that
+    changed published rows. If one fails, the others are made before a `ModelError` is raised.
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()

@@ -1,7 +1,7 @@
 """Escapes all text for a terminal, a log, a CSV file or an alert: a producer's text must not control what its reader sees.
 
-Escaped is all that `str.isprintable` rejects: control characters (C0 and C1, including line ends), bidirectional and invisible
-characters, spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
+Escaped is all that `str.isprintable` rejects: control characters (C0, C1, line ends), bidirectional and invisible characters,
+spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class HeadersUnreadableError(Exception):
 
 
 def consumer(kafka: Kafka, **more: str | int) -> Consumer:
-    """Create a consumer of committed records without a group. `more` has `_` for points. Raises as `metadata.client`."""
+    """Create a consumer of committed records without a group, with `more` properties (`_` for `.`). Raises a `LookError`."""
     properties = kafka.client_properties()
     quiet = logging.getLogger("tidemark.kafka.read")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report

@@ -30,7 +30,7 @@ _LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint's folder, with the numbers of its planned batches (`offsets`) and finished ones, and where the last ends."""
+    """A checkpoint's folder: the numbers of planned batches (`offsets`) and finished ones, and where the last planned ends."""
 
     folder: str
     number: int

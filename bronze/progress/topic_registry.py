@@ -1,4 +1,4 @@
-"""The table `bronze_topics`: a row when reading a topic starts, and one per accepted break. A lost checkpoint loses none."""
+"""The table `bronze_topics`: a row when reading a topic starts, and one per accepted break. It survives a lost checkpoint."""
 
 from __future__ import annotations
 

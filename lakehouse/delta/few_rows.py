@@ -70,7 +70,7 @@ def outside(
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
-    """Return a version of a table for several queries, without some boxes if few rows are left: by Arrow, `files` or Delta."""
+    """Return a version of a table for several queries: few rows outside `without` as a local relation, else all of it."""
     whole = files(spark, table, version=version, without=without) or tables.read(spark, table, version=version)
     rows = outside(table, whole.columns, without, version=version)
     if rows is None or not rows.num_rows:
@@ -79,7 +79,7 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
 
 
 def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
-    """Return the few files that may hold rows outside the boxes as a frame, without Delta's query for the state; or None."""
+    """Return the few files that may hold rows outside the boxes as a frame that needs no query of Delta's; or None."""
     if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
         return None
     with suppress(*local_files.ERRORS):

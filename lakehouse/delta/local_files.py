@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
-"""The errors for such a table."""
+"""The errors of a table that does not exist or cannot be read here."""
 _FORMAT = ds.ParquetFileFormat(
     # As Spark does, see `lakehouse.spark.session`.
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)

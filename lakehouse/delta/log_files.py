@@ -1,7 +1,7 @@
 """The files of a Delta table, in a folder or a store: which are live, missing, cut, or only of earlier versions. No Spark.
 
-Delta reads some damage without an error: an emptied last log file is an empty commit, and without its last log file a table
-is at the version before.
+Delta reads some damage without an error. An emptied last log file is an empty commit; without its last log file a table is at
+the version before.
 """
 
 from __future__ import annotations

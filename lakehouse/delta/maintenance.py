@@ -57,7 +57,7 @@ def lacking(table: Table, found: State) -> dict[str, str]:
 
 
 def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
-    """Return the properties, with statistics of existing columns only: an older table gains columns with its next write.
+    """Return the properties, with statistics of existing columns only, as Delta requires. Writes add columns to old tables.
 
     >>> found = State(files=1, bytes=1, properties={}, columns=("topic", "offset"))
     >>> fitting({"delta.dataSkippingStatsColumns": "topic,offset,sequence"}, found)

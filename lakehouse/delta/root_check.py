@@ -35,7 +35,7 @@ _PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout":
 
 @dataclass(frozen=True)
 class Found:
-    """The tables of a root: Tidemark's by name, and others. In a store, which has no folders, a root exists with an object."""
+    """The Delta tables of a root: Tidemark's, others, and Bronze's owner. In a store a root exists with its first object."""
 
     is_there: bool
     ours: list[str]
@@ -63,7 +63,7 @@ def _owner(lakehouse: Lakehouse) -> str | None:
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:
     """Whether a second commit of the same version is refused where the tables are, by trying it. Raises any of ERRORS.
 
-    In a folder, a file is linked twice to one name, as commits are; in a store, an object is put twice, if it is absent. A
+    In a folder, a file is linked twice to one name, as commits are. In a store, an object is put twice, if it is absent. A
     root that does not exist is tried in the nearest folder above it. None if a folder has no links: commits are renamed there,
     and only the lock on the root separates writers.
     """

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import avro, json_strictness, kinds
+from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.extractor import ROLES
 
@@ -41,10 +42,7 @@ _OF_KAFKA = tuple(name for name in BRONZE.names if name not in (*EXTRACTED, FING
 """The columns that a custom extractor may name."""
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
-_MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
-_BIGINT_BYTES = 8
-_WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
+_BIGINT_BYTES = WIDTHS["int64"]
 
 _Pair = tuple[Column, Column]
 """A value, and the problem if it could not be read, else null."""
@@ -248,7 +246,7 @@ def _whole(encoding: Encoding, value: str) -> Column:
     """Return the integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
     found = F.col(value)
     if encoding == "utf8":
-        return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
+        return F.when(F.octet_length(found) <= MOST_BYTES, found.cast("string").try_cast("bigint"))
     # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
     return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
@@ -264,9 +262,9 @@ def _number(role: str, encoding: Encoding) -> _Pair:
         # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
-        problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
+        problem = F.coalesce(problem, F.when(F.octet_length(found) > MOST_BYTES, F.lit(TOO_LONG)))
     else:
-        width = _WIDTHS[encoding]
+        width = WIDTHS[encoding]
         is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
         is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
     unread = F.when(~is_whole, F.lit(json_strictness.NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
@@ -282,7 +280,7 @@ def _name(role: str, encoding: Encoding) -> _Pair:
     length = F.octet_length(found)
     unread = (
         F.when(length == 0, F.lit(EMPTY))
-        .when(length > _MOST_BYTES, F.lit(TOO_LONG))
+        .when(length > MOST_BYTES, F.lit(TOO_LONG))
         .when(~F.is_valid_utf8(found), F.lit(json_strictness.NOT_UTF8))
     )
     problem = F.coalesce(problem, unread)

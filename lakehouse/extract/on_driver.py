@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lakehouse.extract.sources import Source
 
 MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number."""
+"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
 _LARGEST = 2**63 - 1
-_WIDTHS = {"int32": 4, "int64": 8}
+WIDTHS = {"int32": 4, "int64": 8}
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
@@ -185,7 +185,7 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
         if not raw.isdigit():
             return None, "not_a_whole_number"
         found = int(raw)
-    elif len(raw) != _WIDTHS[encoding]:
+    elif len(raw) != WIDTHS[encoding]:
         return None, "not_a_whole_number"
     else:
         found = int.from_bytes(raw, signed=True)

@@ -1,7 +1,7 @@
 """An archive of the classes that a local session loads. A JVM that starts from it is ready seconds sooner (Java's AppCDS).
 
-It is in this Python environment, not in the cache of jars: a JVM runs its content, and no lock can pin what each machine
-makes for its own Java. A JVM that starts from other jars ignores the archive.
+It is in this Python environment, not in the cache of jars: no lock can pin what each machine makes for its own Java. A JVM
+that starts from other jars ignores the archive.
 """
 
 from __future__ import annotations

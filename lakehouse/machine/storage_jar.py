@@ -30,7 +30,7 @@ LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
 SHA256 = "de34814b9e88b7e3120634047bd91bf7e430770fe961f6c7d24fcbf10762ae91"
-"""Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
+"""SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {
     PROTOBUF_TO_AVRO: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF2<[B[B[B>;",

@@ -42,7 +42,7 @@ _PROPERTY = "tidemark.swap"
 
 
 def guarded(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """Return rows whose write fails with an `UndoneError` if a cutover was claimed above a load: it checks by itself."""
+    """Return rows that cannot be written once a cutover is claimed above a load: their statement raises an `UndoneError`."""
     cutovers = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_cutovers_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({cutovers}) = 0, '{UNDONE}') IS NULL")
 

@@ -27,8 +27,8 @@ _BETWEEN_SECONDS = 0.2
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
     """Hold the lock of a local root; do nothing for others, where the log store or the catalog decides who commits.
 
-    The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run (or raises an
-    `AnotherWriterError`), but always for maintenance, which releases the lock soon and holds a second lock file.
+    The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run, then raises an
+    `AnotherWriterError`. It always waits for maintenance, which holds a second lock file and releases the lock soon.
     """
     root = lakehouse.local_root
     if root is None:

@@ -62,7 +62,7 @@ def _named(file: FileDescriptorProto, name: str) -> FileDescriptorProto:
 
 
 def _by_protoc(files: Mapping[str, str]) -> bytes:
-    """Compile texts, of which _MAIN imports the others; raise a `ProtobufSchemaError` or, without protoc, a `ToolError`."""
+    """Compile _MAIN with the files that it imports; raise a `ProtobufSchemaError` or, without protoc, a `ToolError`."""
     if importlib.util.find_spec("grpc_tools") is None:
         raise ToolError(
             "The schema registry gives Protobuf schemas as text, and nothing here compiles them.",

@@ -1,4 +1,4 @@
-"""A schema registry of Confluent's protocol: which schema an id stands for. The driver asks once for each id."""
+"""A schema registry of Confluent's protocol: which schema an id has. The driver asks once for each id."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Other(NamedTuple):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry, and its answers: what an id stands for never changes."""
+    """A registry, and its answers: the schema of an id never changes."""
 
     settings: Registry
     _known: dict[int, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)

@@ -89,7 +89,7 @@ def writer(text: str) -> Writer:
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """Put types of others, given before those that refer to them, into a schema where they are first named; errors as `writer`.
+    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`.
 
     >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
     >>> joined('{"type": "array", "items": "shop.Size"}', [size])

@@ -177,8 +177,8 @@ def of(ddl: str | None) -> Type:
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
     """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, by name.
 
-    So a field's place depends on no order or number of topics. `own` has each topic's type after its place in the config.
-    Fields of one name and several types, and fields and text, raise a `SchemaError`.
+    So topics that come or go move no field. `own` has each topic's type after its place in the config. Two types of one
+    field, or text next to fields, raise a `SchemaError`.
 
     >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'

@@ -72,7 +72,7 @@ def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDAr
 def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> DataFrame:
     """Join records, perhaps many millions, with the row of `blocks` that has their offset. Nothing of the records is shuffled.
 
-    With `left_semi`, records at other offsets are left out; with `left`, they have null in the added column `block`.
+    `how` is `left_semi`, `left_anti`, or `left`, which adds a column `block` that is null for records at other offsets.
     """
     found = frames.of_arrow(spark, among)
     number = records["offset"]

@@ -49,7 +49,7 @@ _OWN = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Every hash table, and every small one that is broadcast, takes at least a page: 64 MB by default from a heap of 5 GB on.
+    # Every hash table, even a small broadcast one, takes at least a page: by default 64 MB from a heap of 5 GB on.
     "spark.buffer.pageSize": "2m",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",

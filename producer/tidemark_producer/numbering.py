@@ -31,19 +31,15 @@ class Numbers(Protocol):
 
     def open(self, name: str, *, is_alone: bool) -> None:
         """Prepare to number a producer's records. `is_alone` says that Kafka has shut out older senders."""
-        ...
 
     def next(self, sequence: int | None) -> Position:
         """Return the position of the next record. It stays the same until it is `last`."""
-        ...
 
     def has(self, position: Position, topic: str, partition: int | None) -> bool:
         """Whether Kafka had the record when the sender started."""
-        ...
 
     def close(self) -> None:
         """Release the numbers to other senders."""
-        ...
 
 
 class Counter:
@@ -129,7 +125,7 @@ class Counter:
 class Given:
     """The caller's own numbers: the id of a row in an outbox, an offset, a line. They have to rise; gaps are fine.
 
-    Only so is a resend after a crash recognised: the next process gives the record the same number. The epoch stays when the
+    A resend after a crash is recognised only if the next process gives the record the same number. The epoch stays when the
     program starts again, and rises only if the source's own numbers start over. `accepted` is what Kafka has:
     `{topic: last_accepted(...)}`, or a function that returns it when the sender starts. Records that it covers are not sent
     again if `send` names their partition.

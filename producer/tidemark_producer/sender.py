@@ -179,7 +179,7 @@ class Sender:
 
     @property
     def acknowledged(self) -> Position | None:
-        """The position up to which Kafka has all records, except those given up; in transactions, what is committed."""
+        """The position up to which Kafka has all records but those given up; in transactions, the last committed one."""
         with self._lock:
             if self._is_transactional:
                 return self._committed
@@ -199,7 +199,7 @@ class Sender:
     def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Sent]:
         """After `Stopped`: send all open records again by a new client, in the same order and under the same numbers.
 
-        Refused records now go one by one, so a `Stopped` from here names only the bad ones: correct what refuses them, or give
+        Refused records now go one by one, so a `Stopped` from here names only the bad ones. Correct what refuses them, or give
         them up in `without`, which leaves gaps. Returns where each resent record is; empty if nothing had failed.
 
         Raises:

@@ -23,15 +23,12 @@ class Store(Protocol):
 
     def open(self, name: str) -> Position | None:
         """Start to keep a producer's position; return what is kept, or None. Raises an `InUse` or a `StateLost`."""
-        ...
 
     def swap(self, old: Position | None, new: Position) -> None:
         """Replace a position, so that it survives a loss of power. Raises an `InUse` if another process has replaced `old`."""
-        ...
 
     def close(self) -> None:
         """Release it to other processes."""
-        ...
 
 
 class FileStore:
