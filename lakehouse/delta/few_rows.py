@@ -1,7 +1,6 @@
 """Reads a few rows of a Delta table in a local folder without Spark, if its statistics show that few files hold them.
 
-A query costs Spark some tenths of a second before it reads a row, most of them for the table's log. More rows, and what
-cannot be read here, are left to Spark.
+A query costs Spark some tenths of a second before it reads a row. More rows, or unreadable ones, are left to Spark.
 """
 
 from __future__ import annotations

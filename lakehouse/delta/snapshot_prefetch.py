@@ -1,7 +1,6 @@
 """Computes the snapshots of tables that are about to be written while other work runs.
 
 After a commit Delta queries the table's state only when the next append with a transaction, MERGE or replacement needs it.
-Prefetched, the state waits in Delta's cache.
 """
 
 from __future__ import annotations

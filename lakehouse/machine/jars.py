@@ -46,10 +46,7 @@ _MIRROR = (
 
 
 def cache_dir() -> Path:
-    """Return the folder of this lock's jars, with one folder per configuration.
-
-    Its parent is $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock.
-    """
+    """Return the folder, by hash, of this lock's jars in $TIDEMARK_JARS, $XDG_CACHE_HOME/tidemark or ~/.cache/tidemark."""
     named = os.environ.get("TIDEMARK_JARS")
     caches = os.environ.get("XDG_CACHE_HOME")
     root = Path(named) if named else (Path(caches) if caches else Path.home() / ".cache") / "tidemark"

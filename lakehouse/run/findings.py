@@ -25,7 +25,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Trip:
-    """Why the breaker would stop a load; `expected` names the config key of the limit."""
+    """Why the breaker would stop a load.
+
+    Attributes:
+        what: What looks wrong.
+        where: The load, or the stream.
+        observed: What was counted.
+        expected: What is allowed, and the config key that sets it.
+    """
 
     what: str
     where: str
@@ -35,7 +42,16 @@ class Trip:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a verification. `where` is the first place where it does not hold; `next_step` is empty if it holds."""
+    """One check of a verification.
+
+    Attributes:
+        check: Its name.
+        ok: Whether it holds.
+        where: What was looked at; if it does not hold, the first place where it does not.
+        observed: What was found.
+        expected: What should have been found.
+        next_step: What to do; empty if it holds.
+    """
 
     check: str
     ok: bool

@@ -356,7 +356,6 @@ class _Projection:
         return {"type": "record", "name": name, "namespace": "tidemark.read", "fields": fields}
 
     def _once(self, given: Any) -> Any:
-        """Return a named type whole at first, and by its name from then on."""
         name = given.get("name") if isinstance(given, dict) else None
         if name is None:
             return given

@@ -73,10 +73,7 @@ def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterVal
 
 
 def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
-    """Declare a setting with the description and the YAML example that documentation and messages show.
-
-    A default that is a class is called for each new model. `...` marks a required setting.
-    """
+    """Declare a setting with its description and YAML example. A class as default is called; `...` marks a required one."""
     kind = "default_factory" if isinstance(default, type) else "default"
     return Field(description=description, examples=[example], **{kind: default}, **constraints)
 

@@ -336,10 +336,7 @@ class Schema:
 
 
 def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
-    """Return what `ProtobufToAvro.java` reads values by.
-
-    A value whose id no schema has fails the query. Without a `message`, values begin with an id and their message's indexes.
-    """
+    """Return the plan of `ProtobufToAvro.java`. Without a `message`, values begin with an id and their message's indexes."""
     sets: dict[bytes, int] = {}
     entries = []
     for each in schemas:

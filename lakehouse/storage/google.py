@@ -24,10 +24,7 @@ _RETRY_SECONDS = 30
 
 @dataclass(frozen=True)
 class GoogleStorage:
-    """Google Cloud Storage, reached with the machine's application default credentials, as Google's own tools reach it.
-
-    An `endpoint` without TLS is a server for tests, and gets no credentials.
-    """
+    """Google Cloud Storage, with application default credentials; an endpoint without TLS is for tests, and gets none."""
 
     endpoint: str | None = None
 
