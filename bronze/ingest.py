@@ -1,16 +1,12 @@
 """Kafka to `bronze_records`: a Structured Streaming query that reads everything available, and ends.
 
-The steps, and why they neither lose nor duplicate records:
-
-1. create the tables, or check that they have their contract's columns and are this pipeline's
-   (`lakehouse.protocol.bronze_owner`);
-2. check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`), and keep in
-   `bronze_topics` where each partition of a new topic starts;
-3. if the checkpoint is gone or does not match the table, take the starting offsets from the tables
-   (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`);
-4. for each micro-batch Spark first writes its offset range to the checkpoint, then appends it to the table under the query's id
-   and the batch's number, which Delta accepts once, then marks it done in the checkpoint. After a crash between any two of
-   these the same range is repeated under the same number.
+1. Create the tables, or check their columns and their owner (`lakehouse.protocol.bronze_owner`).
+2. Check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`). Keep in
+   `bronze_topics` where each partition of a new topic starts.
+3. If the checkpoint is gone or does not match the table, take the starting offsets from the tables
+   (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`).
+4. For each micro-batch Spark writes its offset range to the checkpoint, then appends it under the query's id and the batch's
+   number. Delta accepts that once. After a crash the same range repeats under the same number.
 """
 
 from __future__ import annotations
@@ -60,15 +56,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Ingested:
-    """What one run of Bronze did.
-
-    Attributes:
-        records: Kafka records appended.
-        batches: Micro-batches with records.
-        from_version: Bronze's Delta version before.
-        to_version: Bronze's Delta version after; the same if there was nothing new.
-        seconds: Duration.
-    """
+    """One run of Bronze: appended records, micro-batches with records, and Bronze's Delta version before and after."""
 
     records: int
     batches: int
@@ -80,29 +68,18 @@ class Ingested:
 def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None = None) -> Ingested:
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
-    Commits to `bronze_topics` if a topic is new, and one Delta version per micro-batch of at most `max_offsets_per_trigger`
-    records, none if there is nothing new. Reports `bronze.started`, `bronze.progress` after micro-batches and
-    `bronze.ingested` at the end.
-
-    Args:
-        spark: The session.
-        run: The run; its checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` ... of its lakehouse.
-        kafka: The Kafka settings.
-        sources: Where producer, epoch and sequence of a record are read from; None to leave that to Silver.
-
-    Returns:
-        The counts, and Bronze's versions before and after.
+    Commits to `bronze_topics` if a topic is new, and one version per micro-batch of at most `max_offsets_per_trigger` records.
+    The checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` and so on. Without `sources`, Silver reads
+    producer, epoch and sequence.
 
     Raises:
         TopicRecreatedError: A topic was deleted and recreated.
         OffsetsExpiredError: Kafka no longer has the next records; the error names the lost offsets.
-        SourceError: Kafka refuses, cannot be reached, or lacks a topic. Earlier commits stay, and the next run continues after
-            them.
+        SourceError: Kafka refuses, cannot be reached, or lacks a topic. Earlier commits stay, and the next run continues there.
         StorageError: A disk is full or denies access: tables, checkpoint or Spark's own files.
         AnotherWriterError: Another run ingests into the same Bronze at the same time.
         ContractError: The table exists with other columns.
-        TableStateError: The checkpoint has read records, but the table is new. Or the table is another pipeline's; then nothing
-            was committed.
+        TableStateError: The table is another pipeline's, or it is new though its checkpoint has read records.
     """
     started = time.monotonic()
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
@@ -127,11 +104,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
 
 
 def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
-    """Raise what `ingest` would raise before it reads, and what reading would raise at once. Commits nothing.
-
-    Raises:
-        TidemarkError: As `ingest`.
-    """
+    """Raise what `ingest` would raise before it reads, and what reading would raise at once. Commits nothing."""
     if not is_remote():
         require_reachable(kafka.bootstrap_servers)
     tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
@@ -145,14 +118,14 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
 
 
 def _require_readable(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
-    """Read one record by Spark's own client, which has other properties and rights than the client that looks."""
+    """Read one record with Spark's own client: its properties and rights differ from those of the metadata client."""
     options = {**reader_options(kafka), "groupIdPrefix": "spark-kafka-source"}
     options.pop("maxOffsetsPerTrigger", None)
     try:
         spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
     except SPARK_ERRORS as error:
         if malformed_timestamp(error) is None:  # such a record is read outside Spark
-            raise _told(spark, run, kafka, standing, error) from None
+            raise _translate_error(spark, run, kafka, standing, error) from None
 
 
 def _read_available(
@@ -160,9 +133,8 @@ def _read_available(
 ) -> tuple[int, int]:
     """Append everything that is available; return the number of records and of micro-batches.
 
-    A batch with a record whose timestamp Spark cannot hold is appended outside Spark's stream (`bronze.timestamps`), which then
-    continues after it. A producer may send such records without end: this stops once everything is appended that was available
-    when the first one was met.
+    `bronze.timestamps` appends a batch with a record whose timestamp Spark cannot hold. A producer may send such records
+    without end, so reading then stops at the offsets that were available when the first one was met.
     """
     before, ends = standing.version, None
     batches: dict[int, int] = {}
@@ -174,7 +146,7 @@ def _read_available(
             met, place = error, None if is_remote() else malformed_timestamp(error)
         if place is None:
             # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show it.
-            raise _told(spark, run, kafka, standing, met) from None
+            raise _translate_error(spark, run, kafka, standing, met) from None
         try:
             standing = read_standing(spark, run)
             planned = standing.checkpoint.planned or {}
@@ -182,9 +154,9 @@ def _read_available(
             standing = timestamps.carry_out(spark, run, kafka, sources=sources, standing=standing, met=place)
         except LookError as error:
             run.report.event("bronze.timestamps_not_read", why=str(error))
-            raise _told(spark, run, kafka, standing, met) from None
+            raise _translate_error(spark, run, kafka, standing, met) from None
         except SPARK_ERRORS as error:
-            raise _told(spark, run, kafka, standing, error) from None
+            raise _translate_error(spark, run, kafka, standing, error) from None
         if all(planned[name][str(partition)] >= end for (name, partition), (_, end) in ends.items()):
             break
     if ends is None:
@@ -194,7 +166,6 @@ def _read_available(
 
 
 def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing) -> dict[int, int]:
-    """Run the query to its end; return the number of records of each micro-batch."""
     start = starting_point(spark, run, kafka, standing)
     consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start or "earliest")).load()
     records = bronze_records(consumed, run.run_id, standing.renamed, sources)
@@ -202,25 +173,20 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None
     return _follow(written, run.report)
 
 
-def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
-    """Translate the error of a failed read."""
+def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
-    told = failure(error, kafka, standing.checkpoint.folder)
-    if isinstance(told, OffsetsExpiredError):
-        return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), told)
-    return told
+    translated = failure(error, kafka, standing.checkpoint.folder)
+    if isinstance(translated, OffsetsExpiredError):
+        return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), translated)
+    return translated
 
 
 def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
-    """Check that the topics are those that were read before; record new topics, where they start, and new topic ids.
+    """Check that the topics are those that were read before; commit new topics, their starts and new topic ids.
 
-    A topic that joins others starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the
-    others of a topic that left kafka.topics: in the old one Spark would require its partitions.
-
-    Raises:
-        TopicRecreatedError: A topic was recreated.
-        SourceError: It cannot be decided where a topic starts.
+    A topic that joins starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the others
+    if a topic left kafka.topics: in the old one Spark would require its partitions.
     """
     noted = _new_topics(spark, run, kafka, standing, _seen(run, kafka))
     if not noted:
@@ -231,13 +197,13 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
 
 
 def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]) -> dict[str, Topic]:
-    """Return the topics that `bronze_topics` has to get a row for; see `_with_new_topics`."""
+    """Return the topics that need a new row in `bronze_topics`."""
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     try:
         started = starts(spark, run, kafka, standing, seen)
     except SPARK_ERRORS as error:
-        raise _told(spark, run, kafka, standing, error) from None
+        raise _translate_error(spark, run, kafka, standing, error) from None
     noted: dict[str, Topic] = {}
     is_another_list = checkpoint.planned is not None and checkpoint.planned.keys() != set(kafka.topics)
     for name in kafka.topics:
@@ -276,7 +242,7 @@ def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery
 
 
 def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:
-    """Wait for the query's end and report progress; return the number of records of each micro-batch that was run."""
+    """Wait for the query's end and report progress; return the number of records of each micro-batch."""
     batches: dict[int, int] = {}
     try:
         is_over = False
@@ -294,7 +260,7 @@ def _take_up(query: StreamingQuery, batches: dict[int, int]) -> bool:
     last = query.lastProgress
     if last is None or last["batchId"] in batches:
         return False
-    # Spark keeps the last hundred: more than can end between two polls. They include triggers that found nothing in Kafka.
+    # Spark keeps the last hundred, more than can end between two polls, including triggers that found nothing in Kafka.
     ended = [each for each in query.recentProgress if "addBatch" in each["durationMs"] and each["batchId"] not in batches]
     # The rows of the only source: over Spark Connect the total stays empty.
     found = {each["batchId"]: int(each["sources"][0]["numInputRows"]) for each in ended}

@@ -1,7 +1,7 @@
 """What Bronze keeps of a Kafka record: all that the source returns, bytes untouched, and what extractors read of it. Pure.
 
-A Kafka timestamp is any 64-bit number. If it lies outside the years 1 to 9999, the only ones that every engine reads, or is -1,
-Kafka's value for none, `timestamp` is null and `timestamp_ms` holds the number.
+A Kafka timestamp is any 64-bit number. Outside the years 1 to 9999, the only ones that every engine reads, and for -1
+(none), `timestamp` is null and `timestamp_ms` holds the number.
 """
 
 from __future__ import annotations
@@ -54,22 +54,11 @@ def is_time(milliseconds: int) -> bool:
 def bronze_records(
     consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None, sources: Sources | None = None
 ) -> DataFrame:
-    """Turn the rows of Spark's Kafka source into rows of `bronze_records`.
+    """Turn the rows of Spark's Kafka source into rows of `bronze_records`. Nothing is trimmed or dropped.
 
-    Nothing is trimmed or dropped: Silver decides on what a producer sent.
-
-    Args:
-        consumed: One row per Kafka record, as the source returns it with `includeHeaders`: key, value, topic, partition,
-            offset, timestamp, timestampType, headers.
-        run_id: The run that reads them.
-        stored_as: For each topic whose name in the tables differs from Kafka's: that name, see `bronze_topics`.
-        sources: Where producer, epoch and sequence are read from; None to leave that to Silver.
-
-    Returns:
-        One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC; null if it is no time),
-        timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null if there are none), ingested_at (UTC, one
-        instant per micro-batch), run_id, erased (null), timestamp_ms (Kafka's number if it is no time, else null), and those of
-        `with_extracted`.
+    Grain: a Kafka record. Columns: topic (as in `stored_as` if the name differs), partition, offset, timestamp (UTC; null if it
+    is no time), timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null if there are none), ingested_at (UTC,
+    one instant per micro-batch), run_id, erased (null), timestamp_ms (null if it is a time), and those of `with_extracted`.
 
     Raises:
         ContractError: The source has other columns.
@@ -91,18 +80,10 @@ def bronze_records(
 
 
 def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
-    """Add what the extractors read of each record, while it is in hand: Silver then reads a few numbers instead of bytes.
+    """Add producer (string), epoch and sequence (bigint), problem and rules_fingerprint (string): null where nothing was read.
 
-    A custom extractor never runs here, nor is a field of an Avro or Protobuf value read: if the function or the schema registry
-    failed, Bronze would stop. Silver reads them.
-
-    Args:
-        records: Rows with topic, key, value and headers.
-        sources: Where producer, epoch and sequence are read from; None to leave that to Silver.
-
-    Returns:
-        The rows with producer (string), epoch and sequence (bigint), problem (string) and rules_fingerprint (string), all five
-        null where nothing was read. See `lakehouse.extract.columns.extract`.
+    Silver reads custom extractors and fields of Avro or Protobuf values, and everything if there are no `sources`. If the
+    function or the schema registry failed here, Bronze would stop.
     """
     if sources is None or sources.is_left_to_silver:
         return records.withColumns({name: F.lit(None).cast(BRONZE.type_of(name)) for name in (*EXTRACTED, FINGERPRINT)})
@@ -113,7 +94,7 @@ def _kafka_milliseconds() -> Column:
     """Recover Kafka's number from the column `timestamp` of Spark's source.
 
     The source uses `java.sql.Timestamp`: before 15 October 1582 it reads a Julian date as the Gregorian date with the same
-    name. This reverses that, except that a 29 February that only the Julian calendar has becomes the day after it.
+    name. This reverses that, except that a 29 February that only the Julian calendar has becomes the next day.
     """
     day = {"y": "year(timestamp) + 4800L", "m": "month(timestamp)", "d": "day(timestamp)"}
     years = "({y} - IF({m} < 3, 1, 0))".format(**day)

@@ -1,16 +1,15 @@
 """Reads past records whose timestamp Spark cannot hold: its Kafka source fails on them in every run, whatever its options.
 
-The source turns milliseconds into microseconds before there is a DataFrame, so from 2^63 / 1000 on it raises, and the
-micro-batch can never succeed. Such a batch is appended here, and a new checkpoint starts after it. The steps:
+The source turns milliseconds into microseconds, so from 2^63 / 1000 on it raises. Such a batch is appended here:
 
-1. the batch's offset ranges start after what Bronze holds, and end where the checkpoint planned;
-2. Spark reads them, in one commit. If it meets such a record in a partition, it reads that partition up to the record;
-3. from the record on, librdkafka reads on this machine, one bounded chunk per commit, until a chunk has no such record;
-4. Spark reads the rest, again from step 2;
+1. Its offset ranges start after what Bronze holds, and end where the checkpoint planned.
+2. Spark reads them in one commit. If it meets such a record in a partition, it reads that partition up to the record.
+3. From the record on, librdkafka reads on this machine, one bounded chunk per commit, until a chunk has no such record.
+4. Spark reads the rest, again from step 2.
 5. `bronze_topics` records the next checkpoint, which starts after what Bronze holds.
 
-A crash leaves whole commits only; the next run fails on the same batch and continues after them, so each record is appended
-once. Two concurrent runs may both append a record; Silver accepts it once, like any record that was read twice.
+After a crash the next run fails on the same batch and continues after the whole commits. Two concurrent runs may both append
+a record; Silver accepts it once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
+from bronze.kafka.consumer import END_OF_PARTITION, TIMESTAMP_TYPES, HeadersUnreadableError, consumer, headers_of
 from bronze.kafka.errors import Place, malformed_timestamp
 from bronze.kafka.metadata import LookError, bounds
 from bronze.kafka.source import reader_options
@@ -57,22 +56,13 @@ _POLL_SECONDS = 1.0
 _SHOWN = 20
 _SILENCE_SECONDS = 60
 
-_TYPES = {1: 0, 2: 1}
-"""librdkafka's timestamp types, as Kafka numbers them."""
-
 Partition = tuple[str, int]
 Ranges = dict[Partition, tuple[int, int]]
 """(topic, partition) to the first offset and the one after the last."""
 
 
 class _Chunk(NamedTuple):
-    """Records that librdkafka read on this machine.
-
-    Attributes:
-        rows: Their rows of `bronze_records`.
-        next_offset: The offset after them.
-        has_odd: Whether any has a timestamp that is no time.
-    """
+    """Rows of `bronze_records` that librdkafka read, the offset after them, and whether any timestamp is no time."""
 
     rows: list[dict[str, object]]
     next_offset: int
@@ -80,7 +70,7 @@ class _Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Carrier:
+class _RangeAppender:
     """Appends offset ranges to `bronze_records`, with Spark or with librdkafka."""
 
     spark: SparkSession
@@ -90,21 +80,12 @@ class _Carrier:
     stored_as: Mapping[str, str]
 
     def append(self, ranges: Ranges) -> None:
-        """Append ranges, read by Spark, in one commit.
-
-        Raises:
-            PySparkException, Py4JJavaError: Spark failed; nothing was committed.
-        """
         if ranges:
             consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
             self._commit(bronze_records(consumed, self.run.run_id, self.stored_as, self.sources))
 
     def append_chunks(self, place: Partition, start: int, end: int) -> int:
-        """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset.
-
-        Raises:
-            LookError: The brokers cannot be read from this machine.
-        """
+        """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset."""
         with closing(consumer(self.kafka)) as reader:
             reader.assign([TopicPartition(*place, start)])
             has_odd = True
@@ -123,11 +104,7 @@ class _Carrier:
 
 
 def available(kafka: Kafka, planned: Offsets) -> Ranges:
-    """Return the offset ranges that Kafka holds now, for the partitions of a batch.
-
-    Raises:
-        LookError: The brokers cannot be asked from this machine.
-    """
+    """Return the offset ranges that Kafka holds now, for the partitions of a batch. Raises as `bounds`."""
     found = {name: bounds(kafka, name, map(int, partitions)) for name, partitions in planned.items()}
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
@@ -135,18 +112,7 @@ def available(kafka: Kafka, planned: Offsets) -> Ranges:
 def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record that it failed on
     spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, met: Place
 ) -> Standing:
-    """Append the records of the batch that the checkpoint planned last, and start a new checkpoint.
-
-    Args:
-        spark: The session.
-        run: The run.
-        kafka: The settings.
-        sources: Where producer, epoch and sequence of a record are read from; None to leave that to Silver.
-        standing: Bronze's position; the last planned batch is the one that failed.
-        met: The record that it failed on.
-
-    Returns:
-        Bronze's position afterwards.
+    """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.
 
     Raises:
         LookError: The brokers cannot be read from this machine.
@@ -157,7 +123,7 @@ def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record th
     ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
     ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
     left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = _fill(_Carrier(spark, run, kafka, sources, standing.renamed), left, met)
+    places = _fill(_RangeAppender(spark, run, kafka, sources, standing.renamed), left, met)
     run.report.event(
         "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     )
@@ -167,18 +133,18 @@ def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record th
     return read_standing(spark, run)
 
 
-def _fill(carrier: _Carrier, ranges: Ranges, met: Place) -> list[Place]:
+def _fill(appender: _RangeAppender, ranges: Ranges, met: Place) -> list[Place]:
     """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first."""
     places: list[Place] = []
     waiting, known = [ranges], met if _is_in(met, ranges) else None
     while waiting:
         spans = waiting.pop()
-        place, known = known or _append(carrier, spans), None
+        place, known = known or _append(appender, spans), None
         if place is not None:
             partition = (place.topic, place.partition)
             start, end = spans[partition]
-            carrier.append({partition: (start, place.offset)} if start < place.offset else {})
-            following = carrier.append_chunks(partition, place.offset, end)
+            appender.append({partition: (start, place.offset)} if start < place.offset else {})
+            following = appender.append_chunks(partition, place.offset, end)
             waiting.append({each: span for each, span in spans.items() if each != partition})
             waiting.append({partition: (following, end)} if following < end else {})
             places.append(place)
@@ -190,10 +156,10 @@ def _is_in(place: Place, ranges: Ranges) -> bool:
     return start <= place.offset < end
 
 
-def _append(carrier: _Carrier, ranges: Ranges) -> Place | None:
+def _append(appender: _RangeAppender, ranges: Ranges) -> Place | None:
     """Append ranges with Spark; or append nothing, and return the record that Spark failed on."""
     try:
-        carrier.append(ranges)
+        appender.append(ranges)
     except SPARK_ERRORS as error:
         if (place := malformed_timestamp(error)) is None:
             raise
@@ -202,7 +168,6 @@ def _append(carrier: _Carrier, ranges: Ranges) -> Place | None:
 
 
 def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
-    """Return the options of a batch query that reads these ranges and no other partition."""
     named: dict[str, list[int]] = {}
     bounds_of: tuple[Offsets, Offsets] = ({}, {})
     for (name, partition), span in ranges.items():
@@ -216,7 +181,7 @@ def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
 
 
 def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
-    """Read from the reader's position up to an end, at most a chunk's number of records or bytes."""
+    """Read at most a chunk's number of records or bytes, from the reader's position up to an end."""
     rows: list[dict[str, object]] = []
     size, has_odd, heard = 0, False, time.monotonic()
     while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
@@ -240,10 +205,7 @@ def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
 
 
 def _row(message: Message) -> dict[str, object] | None:
-    """Return a record's row; None if a header name is not UTF-8 and Spark, which puts U+FFFD there, can read the record.
-
-    If Spark cannot, the record is kept without headers: the client returns all of them or none.
-    """
+    """Return a record's row, without headers if a name is not UTF-8; None if Spark, which puts U+FFFD there, can read it."""
     kind, milliseconds = message.timestamp()
     named = timestamp_columns(milliseconds)
     headers: list[tuple[str, bytes | None]] = []
@@ -254,7 +216,7 @@ def _row(message: Message) -> dict[str, object] | None:
             return None
     return {
         "offset": message.offset(),
-        "timestamp_type": _TYPES.get(kind),
+        "timestamp_type": TIMESTAMP_TYPES.get(kind),
         **named,
         "key": message.key(),
         "value": message.value(),

@@ -1,10 +1,7 @@
 """`gold_latest` and `gold_latest_by_stream`: merged with each publish, or rebuilt from all of `gold_records`.
 
-Within a stream a record's sequence says which is later; between streams its timestamp does. The two orders do not combine into
-one. So for a key in several streams the last record of each stream must be known: `gold_latest_by_stream` keeps it (decision
-0043). Most keys are in one stream, and not in that table.
-
-Among many records, the highest of each key and stream is found by keys and numbers first, so that no whole row is sorted.
+Within a stream the sequence orders a key's records; between streams the timestamp does. The two orders do not combine, so
+`gold_latest_by_stream` keeps the last record of each stream for keys in several streams (decision 0043).
 """
 
 from __future__ import annotations
@@ -35,26 +32,14 @@ _INCREMENT = "tidemark_increment"
 
 @dataclass(frozen=True)
 class Newest:
-    """The latest record of each key and stream, among some records.
-
-    Attributes:
-        rows: The rows of `gold.rows.by_stream`.
-        streams: topic, partition, producer and key of the same, possibly repeated; read without whole rows.
-    """
+    """The latest records by key and stream, and the streams and keys of the same, possibly repeated."""
 
     rows: DataFrame
     streams: DataFrame
 
 
 def newest(spark: SparkSession, records: DataFrame) -> Newest:
-    """Find the latest record of each key and stream: candidates in a separate job, then the few rows that match.
-
-    If there are too many keys, whole rows are compared instead; see `newest_of_few`.
-
-    Args:
-        spark: The session.
-        records: Rows as `gold.rows.published` returns them, pinned, since they are read more than once.
-    """
+    """Find the latest record of each key and stream in pinned rows, by keys and numbers first: no whole row is sorted."""
     found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
     if len(found) > _MOST_KEYS:
         return newest_of_few(records)
@@ -63,28 +48,20 @@ def newest(spark: SparkSession, records: DataFrame) -> Newest:
 
 
 def newest_of_few(records: DataFrame) -> Newest:
-    """Find the same without the separate job, which costs more than it saves on few records."""
+    """Find the same as `newest` in one job: on few records a separate job costs more than it saves."""
     return Newest(models.by_stream(records), records)
 
 
 def is_kept(spark: SparkSession, run: Run) -> bool:
-    """Whether `gold_latest`, if it exists, was made by the current rule: Tidemark 0.1 took what arrived last."""
+    """Whether `gold_latest`, if it exists, follows the current rule. Tidemark 0.1 kept the record that arrived last."""
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
 def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
-    """Merge the latest of the published records into both tables. A repeat, even over more records, ends in the same rows.
+    """Merge the latest published records into both tables. A repeat, even over more records, ends in the same rows.
 
-    Commits to gold_latest_by_stream, if a key is in more than one stream, and then to gold_latest.
-
-    Args:
-        spark: The session.
-        run: The run.
-        found: The latest of the published records.
-        up_to: The last load of these records.
-
-    Raises:
-        UndoneError: A restore or rebuild came after that load.
+    Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
+    or rebuild came after load `up_to`.
     """
     merge_latest = partial(models.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
@@ -106,16 +83,7 @@ def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
 
 
 def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
-    """Rebuild both tables from all of `gold_records`, in one commit each; `gold_latest_by_stream` last, see `is_kept`.
-
-    Args:
-        spark: The session.
-        run: The run.
-        up_to: The load they are rebuilt for: the last one published, or the one that rolled others back.
-
-    Raises:
-        UndoneError: A restore or rebuild came after that load.
-    """
+    """Rebuild both tables from `gold_records`, in one commit each, gold_latest first. Raises as `merge`."""
     found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
     tables.overwrite(cutover_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
@@ -130,7 +98,7 @@ def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
 
 
 def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
-    """The keys of the new rows that are in more than one stream, known rows included; None if there are none."""
+    """Return the keys of new rows that are in several streams, known rows included; None if there are none."""
     streams = came.select(*STREAM, "key")
     keys = came.select("topic", "key").distinct()
     for each in known:

@@ -1,23 +1,17 @@
 """Publish what passed the gate to Gold, exactly once across several tables.
 
-The steps, in order, and what a crash leaves:
+0. Leave out the range's rows in gold_rejects. Add the records that its loads released, under the number of the releasing load.
+   Take back the rows of an earlier publish that died after it let out other rows.
+1. gold_records: append the range's rows, or replace the range if the table already holds it.
+2. gold_latest: merge the latest record of each key, see `gold.latest`.
+3. gold_stream_health: its highest load_seq says what is published. After a crash before it, the next run repeats all steps.
+4. Rebuild the operator's models that are not current. A broken one fails the run after the range is published.
 
-0. Rows that expectations kept out (gold_rejects) are left out of the range; those released since are added, under the number of
-   the load that released them. If an earlier publish died after letting other rows out, its rows are taken back first.
-1. gold_records: the range's rows, appended, or replacing the range if the table already holds it.
-2. gold_latest: the latest record of each key, see `gold.latest`; for keys in several streams, gold_latest_by_stream first.
-3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
-   unpublished, and the next run does all three again.
-4. The operator's models, each if it is not current: a broken one fails the run and holds up nothing that is published.
+A retry may cover more loads than the first try, so an append is numbered by the last load that the table holds. Of two
+publishers that saw the same table Delta accepts one. The other one replaces the range (`lakehouse.delta.tables.replace`), as
+does one whose number a RESTORE took back. Repeats, slower publishers and restores thus all end in the same rows.
 
-A range has no number of its own, unlike a load of Silver: the retry after a crash may cover more loads than the first try. So
-an append is numbered by the last load that the table holds, and of two publishers that saw the same table Delta accepts one. A
-publisher whose append is skipped replaces the range instead (`lakehouse.delta.tables.replace`); so does one whose number was
-used by an append that a RESTORE took back. A repeat, a larger repeat, a slower publisher and a restore thus all end in the same
-rows.
-
-Loads that gold_records already holds are not written again, so for streaming readers it only grows, unless two publishers race,
-or Silver was rebuilt, which replaces all of Gold.
+For streaming readers gold_records only grows, unless two publishers race or Silver was rebuilt.
 """
 
 from __future__ import annotations
@@ -63,20 +57,12 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Gold
 
 _MANY = 100_000
-"""Records from which it pays to find the latest ones by keys and numbers first, in a separate job."""
+"""Records from which it pays to find the latest ones by keys and numbers first."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The result of one publish.
-
-    Attributes:
-        gate_run_id: The gate run that let the range out.
-        first_load_seq: First load of the range.
-        last_load_seq: Last load of the range, inclusive.
-        records: Records of the range.
-        models: The operator's models that were rebuilt.
-    """
+    """The published range, both loads inclusive, and the operator's models that were rebuilt."""
 
     gate_run_id: str
     first_load_seq: int
@@ -86,12 +72,9 @@ class Published:
 
 
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
-    """Publish the range of loads that a gate run let out, except its rejected loads.
+    """Publish the range of loads that a gate run let out, without rejected loads, and with the records that its loads released.
 
-    Records that the gate run kept out stay out; those of earlier gate runs that a load of the range released are added.
-
-    Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order. A
-    gold_latest made by Tidemark 0.1 is rebuilt, once.
+    Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order.
 
     Raises:
         GateFailedError: The gate run did not pass and was not released; nothing was written.
@@ -116,24 +99,24 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     kept = sum(row[name] for row in loads for name in KEPT)
     replaces_all = is_after_rebuild(spark, run, {row["kind"] for row in loads})
     whole = silver.where(F.col("erased").isNull()).drop("erased")
-    aside = _Aside.of(spark, run, gate_run)
-    let_out = aside.left_out(spark, whole)
-    coming = 0 if aside.coming is None else aside.coming.count()
-    kept += coming - len(aside.found)
+    quarantine = _RowQuarantine.of(spark, run, gate_run)
+    let_out = quarantine.let_out(spark, whole)
+    coming = 0 if quarantine.coming is None else quarantine.coming.count()
+    kept += coming - len(quarantine.found)
     if replaces_all:
         _replace_all(spark, run, let_out, gate_run)
     is_old = not is_kept(spark, run)
     contracts = _create_tables(spark, run, let_out, but=GOLD_LATEST_BY_STREAM if is_old else None)
     if kept and not replaces_all:
-        if aside.is_in_use:
+        if quarantine.is_in_use:
             _take_back(spark, run, let_out, gate_run)
         _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         make_anew(spark, run, up_to=gate_run.last_load_seq)
     elif kept and not replaces_all:
         _merge_latest(spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
-    if aside.changes_range:
-        _require_conservation(spark, run, whole, aside, coming=coming)
+    if quarantine.changes_range:
+        _require_conservation(spark, run, whole, quarantine, coming=coming)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
     _write_health(spark, run, health, first=0 if replaces_all else gate_run.first_load_seq, gate_run=gate_run)
@@ -149,18 +132,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 
 def require(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
-    """Raise if a table of Gold has other columns, or a model's query cannot be made. Commits nothing.
-
-    Args:
-        spark: The session.
-        run: The run.
-        gold: The models.
-        payload: The payload's type; None if values are not decoded.
-
-    Raises:
-        ContractError: A table of Gold has other columns.
-        ModelError: A model names a column that Gold will not have, or is no query.
-    """
+    """Check Gold's columns and the models' queries. Commits nothing. Raises a `ContractError` or a `ModelError`."""
     contracts = _contracts(payload)
     for contract in contracts:
         tables.require(spark, run.table(contract.name), contract)
@@ -173,13 +145,7 @@ def _contracts(payload: str | None) -> tuple[Contract, ...]:
 
 
 def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> bool:
-    """Whether a range of loads that Gold lacks comes after a rebuild, and so replaces all of Gold.
-
-    Args:
-        spark: The session.
-        run: The run.
-        kinds: The kinds of the range's loads: only a restore or rebuild is a reason to look at the whole ledger.
-    """
+    """Whether a range with loads of these kinds follows a rebuild, and so replaces all of Gold."""
     if set(CUTOVERS).isdisjoint(kinds):
         return False
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind"))
@@ -188,15 +154,8 @@ def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> b
 
 
 @dataclass(frozen=True)
-class _Aside:
-    """What a range leaves out, and what it adds to its loads' own records.
-
-    Attributes:
-        gate_run: The gate run that lets the range out.
-        is_in_use: Whether anything was ever kept out of Gold.
-        found: Rows of gold_rejects that the gate run found.
-        coming: The records that loads of the range released, as Gold gets them; None if there are none.
-    """
+class _RowQuarantine:
+    """Rows of gold_rejects that a range leaves out, and the released records that it adds, as Gold gets them."""
 
     gate_run: GateRun
     is_in_use: bool
@@ -204,28 +163,23 @@ class _Aside:
     coming: DataFrame | None
 
     @classmethod
-    def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _Aside:
+    def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _RowQuarantine:
         if not tables.exists(spark, run.table(GOLD_REJECTS)):
             return cls(gate_run, is_in_use=False, found=[], coming=None)
         found, coming = gold_rejects.found(spark, run, gate_run), gold_rejects.coming(spark, run, gate_run)
-        return cls(gate_run, is_in_use=True, found=found, coming=_brought(spark, run, coming) if coming else None)
+        return cls(gate_run, is_in_use=True, found=found, coming=_released_records(spark, run, coming) if coming else None)
 
     @property
     def changes_range(self) -> bool:
-        """Whether Gold gets anything other than exactly the records of the range's loads."""
         return bool(self.found) or self.coming is not None
 
-    def left_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
-        """The rows that Gold gets for the range."""
+    def let_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
         rows = gold_rejects.without(spark, whole, self.found)
         return rows if self.coming is None else rows.unionByName(self.coming)
 
 
-def _brought(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> DataFrame:
-    """Released records, under the number of the load that released them: by that number Gold knows what it holds.
-
-    Silver is read at its latest version: these records are from loads before the range, and may have been erased since.
-    """
+def _released_records(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> DataFrame:
+    """Return released records under the load that released them. The latest version lacks records that were erased since."""
     table = run.table(SILVER_RECORDS)
     loads = [row["load_seq"] for row in rows]
     silver = tables.read(spark, table, version=tables.version(spark, table)).where(
@@ -238,7 +192,7 @@ def _brought(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> Dat
 
 
 def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
-    """Step 0. Take back the rows of an earlier publish of the same loads that died, if it let out other rows."""
+    """Step 0. Take back what an earlier publish of these loads wrote, if it died and let out other rows."""
     records = run.table(GOLD_RECORDS)
     held = small_tables.highest(spark, records, "load_seq")
     if held < gate_run.first_load_seq:
@@ -254,22 +208,18 @@ def _places_of(rows: DataFrame) -> DataFrame:
     return rows.select(*gold_rejects.PLACE, "load_seq")
 
 
-def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside: _Aside, *, coming: int) -> None:
-    """Check that Silver's records of the range, plus those released, are all in Gold or kept out of it.
-
-    Raises:
-        ConservationError: They are not. The commit that marks the range as published is not written yet.
-    """
+def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quarantine: _RowQuarantine, *, coming: int) -> None:
+    """Check that Silver's records of the range, and the released ones, are all in gold_records or gold_rejects."""
     records = run.table(GOLD_RECORDS)
-    published = tables.read(spark, records, version=tables.version(spark, records)).where(aside.gate_run.range).count()
+    published = tables.read(spark, records, version=tables.version(spark, records)).where(quarantine.gate_run.range).count()
     silver, kept_out = whole.count(), 0
-    if aside.found:
-        places = F.broadcast(gold_rejects.places(spark, aside.found))
+    if quarantine.found:
+        places = F.broadcast(gold_rejects.places(spark, quarantine.found))
         kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
     if published + kept_out != silver + coming:
         raise ConservationError(
             "Gold's records and those that were kept aside are not Silver's; the range is not published.",
-            where=f"{records}, {aside.gate_run.named}",
+            where=f"{records}, {quarantine.gate_run.named}",
             observed=f"{published} in gold_records, {kept_out} kept aside",
             expected=f"{silver} of silver_records, {coming} released",
             next_step="See `tidemark verify`. The next run audits and publishes the range again.",
@@ -277,7 +227,7 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
 
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
-    """Steps 1 and 2 if the range comes after a rebuild: replace everything, columns included."""
+    """Steps 1 and 2 after a rebuild: replace everything, columns included."""
     if tables.exists(spark, run.table(GOLD_REJECTS)):
         tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
     rows = cutover_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
@@ -301,7 +251,7 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
 
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
-    """Step 1. Write the loads that the table lacks: every commit holds whole loads, so its highest load says which."""
+    """Step 1. Write the loads that the table lacks. Every commit holds whole loads, so its highest load says which."""
     held = small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq")
     first = max(gate_run.first_load_seq, held + 1)
     if first <= gate_run.last_load_seq:
@@ -327,10 +277,7 @@ def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int,
 def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, first: int, held: int, gate_run: GateRun
 ) -> None:
-    """Write the loads from `first` on, in one commit: an append if they follow the last load that the table held.
-
-    An append saves the search for rows to replace, which costs more than the few rows of a small range.
-    """
+    """Write the loads from `first` on in one commit. An append saves the search for rows to replace."""
     table, metadata = run.table(contract.name), _metadata(gate_run)
     rows = cutover_fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
@@ -343,19 +290,16 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_tables.Row]:
-    """The ledger's rows of the range's loads that were not rejected, at the latest version: a finished load's never change."""
+    """Return the ledger's rows of the range without rejected loads. Those of a finished load never change."""
     rows = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
 
 def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_tables.Row]) -> DataFrame:
-    """Silver's rows of the range, from the version that was audited.
+    """Return Silver's rows of the range, from the audited version.
 
-    If that is gone, from the latest one: only an erasure changes a load's rows, and Gold has to follow it. Their number must
-    match the ledger.
-
-    Raises:
-        TableStateError: It does not.
+    If that is gone, from the latest: only an erasure changes a load's rows, and Gold has to follow it. Raises a
+    `TableStateError` if the ledger counts other rows.
     """
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
     latest = tables.version(spark, table)

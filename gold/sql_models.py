@@ -29,22 +29,10 @@ _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 
 
 def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int | None = None) -> tuple[str, ...]:
-    """Rebuild every model that is not current, replacing its whole table, in one commit each.
+    """Rebuild every model that is not current, replacing its whole table, in one commit each; return their names.
 
-    A model is current if its table's last commit names the query's hash and the last published load. So the next run makes a
-    model that failed, is new or has changed, even if there is nothing to publish.
-
-    Args:
-        spark: The session.
-        run: The run.
-        gold: The models.
-        amended_by: A load that changed what Gold had published, see `pipelines.silver_to_gold`; the models then name it too.
-
-    Returns:
-        The names of the models that were made.
-
-    Raises:
-        ModelError: A model failed; its table is unchanged, and the others were made.
+    A model is current if its table's last commit names the query's hash, the last published load and `amended_by`, a load that
+    changed published rows. If one fails, the others are made before a `ModelError` is raised.
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
@@ -57,23 +45,13 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
 
 
 def require(spark: SparkSession, run: Run, gold: Gold, contracts: Iterable[Contract]) -> None:
-    """Raise if a model's query is none, or names a table or column that Gold will not have. Commits nothing.
-
-    Args:
-        spark: The session.
-        run: The run.
-        gold: The models.
-        contracts: The contracts of the tables that models may read.
-
-    Raises:
-        ModelError: It does.
-    """
+    """Check the models' queries against the contracts of Gold's tables; raise a `ModelError`. Commits nothing."""
     with _views(spark, {each.name: spark.createDataFrame([], each.ddl()) for each in contracts if each.name in _SOURCES}):
         _each(gold, lambda model: _query(spark, run, model.sql.read_text(encoding="utf-8")) is not None)
 
 
 def _each(gold: Gold, make: Callable[[GoldModel], bool]) -> tuple[str, ...]:
-    """Do something with every model, whether or not others fail; return the names of those that it did something for."""
+    """Call `make` for every model, whether or not others fail; return the names of those for which it returned True."""
     made, broken = [], []
     for model in gold.models:
         try:
@@ -93,7 +71,6 @@ def _each(gold: Gold, make: Callable[[GoldModel], bool]) -> tuple[str, ...]:
 
 
 def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str, int]) -> bool:
-    """Make one model if it is not current; return whether it was made."""
     table = run.table(model.name)
     text = model.sql.read_text(encoding="utf-8")
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
@@ -106,11 +83,6 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
 
 
 def _query(spark: SparkSession, run: Run, text: str) -> DataFrame:
-    """The rows of a model.
-
-    Raises:
-        ModelError: The query reads what a model may not read.
-    """
     found = beyond_tables(spark, text, is_in_catalog=run.lakehouse.root is None)
     if found:
         raise ModelError(f"the query holds {found}")
@@ -122,10 +94,7 @@ def _query(spark: SparkSession, run: Run, text: str) -> DataFrame:
 
 @contextmanager
 def _views(spark: SparkSession, sources: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Expose rows as views of the names of Gold's tables while models are made.
-
-    A caller's views of these names are put back afterwards.
-    """
+    """Expose rows under the names of Gold's tables, and put a caller's views of these names back afterwards."""
     kept = {name: f"_tidemark_kept_{name}" for name in _SOURCES if _is_temporary_view(spark, name)}
     _rename_views(spark, kept)
     for name, rows in sources.items():

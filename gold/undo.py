@@ -1,4 +1,4 @@
-"""Take rows out of Gold again: all that later loads brought, a rejected range, an erased key, an operator's undone decision."""
+"""Take rows out of Gold: those of rolled-back loads, of a rejected range, of an erased key, or of an undone decision."""
 
 from __future__ import annotations
 
@@ -19,21 +19,14 @@ if TYPE_CHECKING:
 
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
-    """Remove what the loads after `keep_to` brought. A repeat changes nothing; without Gold, it does nothing.
+    """Remove what the loads after `keep_to` up to `undo_to` brought. A repeat changes nothing.
 
     A key that loses its latest record gets the latest of those that stay. Commits to gold_records, gold_latest,
     gold_latest_by_stream and gold_stream_health, in this order; the last one says what is published.
 
-    Args:
-        spark: The session.
-        run: The run.
-        keep_to: The last load that stays.
-        undo_to: The last load that is rolled back.
-        by_load_seq: The load that rolls them back; a restore or rebuild claimed after it takes precedence.
-
     Raises:
         AnotherWriterError: Another run publishes at the same time.
-        UndoneError: Another restore or rebuild was claimed since.
+        UndoneError: Another restore or rebuild was claimed after `by_load_seq`, the load that rolls them back.
     """
     health = run.table(GOLD_STREAM_HEALTH)
     if not tables.exists(spark, health):
@@ -49,20 +42,12 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_lo
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)
 
 
-_ASKED = "tidemark_amended"
+_KEY_VIEW = "tidemark_amended"
 
 
 @dataclass(frozen=True)
 class ErasedKey:
-    """A key that a load erased.
-
-    Attributes:
-        topic: Kafka topic.
-        key_sha256: SHA-256 of the salt and the key, hexadecimal.
-        salt: The salt, hexadecimal; it may be empty.
-        is_of_all_incarnations: Whether the key is erased in every incarnation of the topic.
-        before_load_seq: The load that erased it; records of later loads stay.
-    """
+    """A key that load `before_load_seq` erased from earlier loads: SHA-256 of the salt and the key, all hexadecimal."""
 
     topic: str
     key_sha256: str
@@ -72,13 +57,10 @@ class ErasedKey:
 
 
 def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
-    """Delete a key's records from loads before the one that erased it: one MERGE per table that holds any.
-
-    Then discard what gold_rejects holds of the key.
-    """
+    """Delete an erased key's records, with one MERGE per table that holds any, then discard its held rejects."""
     columns = "topic string, key_sha256 string, salt string, is_of_all_incarnations boolean, before_load_seq bigint"
     asked = frames.of_tuples(spark, [astuple(key)], columns)
-    asked.createOrReplaceTempView(_ASKED)
+    asked.createOrReplaceTempView(_KEY_VIEW)
     is_of_topic = (
         "(record.topic = asked.topic OR (asked.is_of_all_incarnations AND startswith(record.topic, concat(asked.topic, '@'))))"
     )
@@ -89,22 +71,22 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
     try:
         for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
             table = run.table(name)
-            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
+            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_KEY_VIEW} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
             if tables.exists(spark, table) and spark.sql(found).collect():
                 tables.merge(
                     spark,
-                    f"MERGE INTO {table.sql} AS record USING {_ASKED} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
+                    f"MERGE INTO {table.sql} AS record USING {_KEY_VIEW} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
                     table,
                 )
                 run.report.event("gold.erased", table=name, load_seq=key.before_load_seq)
             crash_point(f"erase.{name}")
     finally:
-        spark.catalog.dropTempView(_ASKED)
-    _give_up(spark, run, key.before_load_seq)
+        spark.catalog.dropTempView(_KEY_VIEW)
+    _discard_rejects(spark, run, key.before_load_seq)
 
 
-def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Discard the held rejects whose records a load erased. Their rows stay: they list nothing of a record's content."""
+def _discard_rejects(spark: SparkSession, run: Run, load_seq: int) -> None:
+    """Discard the held rejects of erased records. Their rows stay: they hold nothing of a record's content."""
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):
         return
@@ -123,14 +105,7 @@ def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
-    """Put back to held what rolled-back loads released or discarded, and delete the rejects that they brought.
-
-    Args:
-        spark: The session.
-        run: The run.
-        keep_to: The last load that stays.
-        undo_to: The last load that is rolled back.
-    """
+    """Put back to held what rolled-back loads released or discarded, and delete the rejects that they brought."""
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):
         return

@@ -1,4 +1,4 @@
-"""Small files beside the tables, in a folder or a store: results of runs, what a run leaves for the next one to tell."""
+"""Small files next to the tables, in a folder or a store: results of runs, and what a run leaves for later ones."""
 
 from __future__ import annotations
 
@@ -17,33 +17,19 @@ if TYPE_CHECKING:
 
 
 class Folder(Protocol):
-    """A folder beside the tables; it need not exist."""
+    """A folder of files next to the tables; it need not exist."""
 
     def read(self, name: str) -> str:
-        """A file's text.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            OSError: It cannot be read.
-            ValueError: It is not UTF-8.
-        """
+        """Return a file's text; raise a FileNotFoundError, another OSError, or a ValueError if it is not UTF-8."""
 
     def write(self, name: str, text: str) -> str:
-        """Write a file, whole or not at all; return its place.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write a file, whole or not at all; return its place. Raises an OSError."""
 
     def names(self) -> list[str]:
-        """The names of its files, in no particular order; those of a folder in it are left out."""
+        """Return the names of its files, in no particular order, without those of folders in it."""
 
     def fill(self, make: Callable[[Path], object]) -> str:
-        """Have files made in it, and return its place. `make` gets a folder of this machine.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Keep the files that `make` writes to a local folder, and return their place. Raises an OSError."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +58,7 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """A folder in an object store; who may read it, the store says.
-
-    Attributes:
-        storage: How the store is reached.
-        place: Its URI.
-    """
+    """A folder in an object store, at the URI `place`. The store says who may read it."""
 
     storage: Storage
     place: str

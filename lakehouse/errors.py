@@ -1,8 +1,4 @@
-"""The errors that Tidemark raises deliberately, with their exit codes.
-
-A message says what went wrong, where, what was observed and expected, and what to do next. Each part is also an attribute, for
-programs to read.
-"""
+"""The errors that Tidemark raises, with their exit codes. Each part of a message is also an attribute, for programs."""
 
 from __future__ import annotations
 
@@ -17,15 +13,7 @@ _LONGEST_PART = 2_000
 class TidemarkError(Exception):
     """Base class of all errors. Exit code 1: the operation failed; the tables are unchanged, or the next run finishes them.
 
-    Args:
-        what: One sentence on what went wrong.
-        where: The table, file, key, topic or partition concerned.
-        observed: What was found.
-        expected: What should have been found.
-        next_step: What the reader can do about it.
-
-    Attributes:
-        is_reported: Whether a run's report has shown the message, so that the process does not print it again.
+    `is_reported` is set once a run's report has shown the message, so that the process does not print it again.
     """
 
     exit_code: ClassVar[int] = 1
@@ -127,13 +115,7 @@ class OffsetsExpiredError(SourceError):
 
 
 class ContractError(TidemarkError):
-    """A DataFrame or table does not have its contract's columns.
-
-    Attributes:
-        missing: Columns that the contract names and the frame lacks.
-        unexpected: Columns that the frame has and the contract does not name.
-        wrong_type: (column, observed type, expected type) of each column whose type differs.
-    """
+    """A DataFrame or table lacks its contract's columns. `wrong_type` holds (column, observed type, expected type)."""
 
     def __init__(
         self,

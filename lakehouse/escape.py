@@ -1,7 +1,7 @@
 """Escapes all text for a terminal, a log, a CSV file or an alert: a producer's text must not control what its reader sees.
 
-Escaped is all that `str.isprintable` rejects: control characters (C0 and C1, including line ends), bidirectional and invisible
-characters, spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
+Escaped is all that `str.isprintable` rejects: control characters (C0, C1, line ends), bidirectional and invisible characters,
+spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ _BASIC_PLANE = 0x10000
 
 
 def printable(text: str, *, keeps: str = "") -> str:
-    r"""Escape the unprintable characters of a text.
-
-    Args:
-        text: Untrusted text.
-        keeps: Characters to leave as they are, such as line ends of our own.
+    r"""Escape the unprintable characters of a text, except those to keep, such as line ends of our own.
 
     >>> printable("red \x1b[31m, caf\u00e9, \u202e, \u009b2J, \ud800, a\nb")
     'red \\x1b[31m, café, \\u202e, \\x9b2J, \\ud800, a\\nb'
@@ -83,9 +79,7 @@ LONGEST_SHOWN = 1_000
 
 
 def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """Truncate a text that is longer than a limit, and append its full length.
-
-    Truncate before escaping, so that a megabyte is not escaped for one line. A text that would not get shorter stays whole.
+    """Truncate a long text, and append its full length. Truncate before escaping, so that no megabyte is escaped for a line.
 
     >>> shortened("orders"), shortened("a" * 3000, 8)
     ('orders', 'aaaaaaaa… (3,000 characters)')

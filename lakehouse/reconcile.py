@@ -1,11 +1,8 @@
-"""Silver's tables reconciled: what must hold between ledger, records and watermarks. Pure, on few rows.
+"""Checks that Silver's ledger, records and watermarks agree. Pure, on few rows; the ledger is the reference.
 
-The ledger is the reference. Each check yields the differences: the gate counts those of the loads that it audits, `verify` and
-`restore` show the first of all loads.
-
-Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows, first and last (structs of epoch and
-sequence: the lowest in-order row, None if there is none, and the highest row), and from the gate not_increasing (in-order rows
-that are not above the one before them by offset).
+Each check yields its differences. Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows,
+first and last (structs of epoch and sequence: the lowest in-order row, None if there is none, and the highest row), and from
+the gate not_increasing (in-order rows that are not above the one before them by offset).
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference(Violation):
-    """A stream and load in which two tables differ, and by how many records or rows: 1 where that is no number.
+    """A stream and load in which two tables differ, by `count` records or rows: 1 where that is no number.
 
     The stream is None for a load without a row, load_seq for rows of Silver that name no load.
     """
@@ -92,10 +89,7 @@ def rows_match(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Differe
 
 
 def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Difference]:
-    """Check that in-order rows rise by offset, and that all of a load are above the watermark before it and all earlier rows.
-
-    A reset may lower a watermark: then earlier rows do not count.
-    """
+    """Check that in-order rows rise by offset, above the watermark before their load and all rows since the last reset."""
     claimed = {(stream_of(row), row["load_seq"]): row for row in ledger}
     found = {(stream_of(row), row["load_seq"]): row for row in silver}
     highest: dict[Stream, Ordinal] = {}
@@ -130,10 +124,7 @@ def watermarks_are_reached(ledger: Iterable[Row], silver: Iterable[Row]) -> Iter
 
 
 def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first: int = 1) -> Iterator[Difference]:
-    """Check that each watermark is where the stream's last ledger row left it, and that retired streams have none.
-
-    A watermark that a load before `first` left needs no row of the ledger.
-    """
+    """Check each watermark against the stream's last ledger row, from load `first` on; retired streams have none."""
     last = {stream_of(row): row for row in sorted(ledger, key=lambda row: row["load_seq"])}
     known = {stream_of(row): row for row in watermarks}
     for stream in sorted({**last, **known}, key=str):
@@ -152,13 +143,13 @@ def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first:
 
 
 def kept(row: Row) -> int:
-    """The records of a ledger row that Silver keeps."""
+    """Return the number of a ledger row's records that Silver keeps."""
     counted: int = sum(row[name] for name in KEPT)
     return counted
 
 
 def ordinal(row: Row | None, when: str) -> Ordinal | None:
-    """The watermark before or after a row of the ledger."""
+    """Return the watermark before or after a row of the ledger."""
     if row is None or row[f"high_watermark_{when}"] is None:
         return None
     return row[f"epoch_{when}"], row[f"high_watermark_{when}"]

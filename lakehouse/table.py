@@ -33,7 +33,7 @@ GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
 SHADOWS = "_shadow"
-"""Where shadow tables are: in this folder under the root, or with this prefix in a schema."""
+"""Folder of the shadow tables under the root, or their prefix in a schema."""
 
 TABLE_NAMES = (
     BRONZE_RECORDS,
@@ -73,11 +73,11 @@ _COUNTED = {
 """The columns whose minimum and maximum Delta's log keeps: numbers, times, topics, kinds. No text of a record or producer."""
 
 _OF_RECORDS = (*(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),)
-"""The tables that hold what records hold, or hashes of it."""
+"""The tables that hold contents of records, or hashes of them."""
 
 
 def holds_records(name: str) -> bool:
-    """Whether a table may hold what records hold; an operator's model may.
+    """Whether a table may hold contents of records; an operator's model may.
 
     >>> holds_records("silver_rejects"), holds_records("silver_loads"), holds_records("incidents_by_day")
     (True, False, True)
@@ -86,10 +86,9 @@ def holds_records(name: str) -> bool:
 
 
 def statistics(name: str) -> dict[str, str]:
-    """Delta properties that keep texts of records and producers out of a table's log; none if the table has no such text.
+    """Return Delta properties that keep texts of records and producers out of a table's log, which outlives erased files.
 
-    A log outlives the files that it names, so an erased key could still be read there. An operator's model gets no statistics
-    at all: what its columns hold is unknown.
+    An operator's model gets no statistics at all: its columns are unknown.
 
     >>> statistics("gate_results"), statistics("bronze_topics")
     ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
@@ -103,14 +102,7 @@ def statistics(name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Table:
-    """One Delta table.
-
-    Attributes:
-        name: The table's own name, for example `silver_records`.
-        location: The folder or URI of a path table, or `catalog.schema.name`.
-        is_path: Whether the location is a folder or URI.
-        properties: Delta properties in addition to those of its contract.
-    """
+    """One Delta table, in a folder or URI (`is_path`) or as `catalog.schema.name`. `properties` add to its contract's."""
 
     name: str
     location: str
@@ -119,12 +111,10 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """The table's name as SQL writes it.
+        """The table's name in SQL.
 
-        >>> Table("silver_records", "/data/silver_records", is_path=True).sql
-        'delta.`/data/silver_records`'
-        >>> Table("silver_records", "main.tidemark.silver_records", is_path=False).sql
-        '`main`.`tidemark`.`silver_records`'
+        >>> [Table("t", place, is_path=place[0] == "/").sql for place in ("/data/t", "main.tidemark.t")]
+        ['delta.`/data/t`', '`main`.`tidemark`.`t`']
         """
         if self.is_path:
             return f"delta.`{_escape(self.location)}`"
@@ -132,13 +122,7 @@ class Table:
 
     @property
     def local_folder(self) -> Path | None:
-        """The table's folder if it is local, else None.
-
-        >>> Table("silver_records", "file:/data/silver_records", is_path=True).local_folder.as_posix()
-        '/data/silver_records'
-        >>> Table("silver_records", "s3://bucket/silver_records", is_path=True).local_folder is None
-        True
-        """
+        """The table's folder if it is local, else None."""
         return local_path(self.location) if self.is_path else None
 
     def __str__(self) -> str:
@@ -147,17 +131,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Lakehouse:
-    """All tables of one pipeline, under one root or in one schema.
+    """All tables of one pipeline: under a root, or in a catalog's schema with a volume for checkpoints and reports.
 
-    Attributes:
-        root: The folder or URI that holds path tables; None for catalog tables.
-        catalog: The catalog of named tables.
-        schema: The schema of named tables.
-        volume: Where the checkpoints and reports of named tables go.
-        properties: Delta properties of every table.
-        shadow: Name of a shadow, which has its own Silver tables and shares all others; None for the tables themselves.
-        storage: How tables in an object store are reached; None for any other place, and where only the session reaches it.
-        metastore: The address of the catalog's Hive Metastore, for a session that is started here; None for another catalog.
+    `properties` are for every table. A `shadow` has its own Silver tables and shares all others. `storage` reaches an object
+    store; None if only the session does. `metastore` is for a session that is started here.
     """
 
     root: str | None = None
@@ -171,7 +148,7 @@ class Lakehouse:
 
     @classmethod
     def of(cls, settings: Settings) -> Lakehouse:
-        """The lakehouse that the settings, and the environment where they are silent, describe."""
+        """Build it from the settings, and from the environment where they are silent."""
         place = settings.lakehouse
         return cls(
             place.root,
@@ -184,12 +161,10 @@ class Lakehouse:
         )
 
     def table(self, name: str) -> Table:
-        """The table of that name in this lakehouse.
+        """Return the table of that name in this lakehouse.
 
-        >>> Lakehouse(root="/data", shadow="s").table("silver_records").location
-        '/data/_shadow/s/silver_records'
-        >>> Lakehouse(root="/data", shadow="s").table("bronze_records").location
-        '/data/bronze_records'
+        >>> [Lakehouse(root="/data", shadow="s").table(name).location for name in ("silver_records", "bronze_records")]
+        ['/data/_shadow/s/silver_records', '/data/bronze_records']
         """
         is_shadowed = self.shadow is not None and not name.startswith(("bronze_", "gold_", "gate_"))
         if self.root is not None:
@@ -201,24 +176,20 @@ class Lakehouse:
         return Table(name, location, is_path=is_path, properties={**self.properties, **statistics(name)})
 
     def folder(self, name: str) -> str:
-        """A folder next to the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
+        """Return a folder next to the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
         return f"{(self.root or self.volume or '').rstrip('/')}/{name}"
 
     def local_folder(self, name: str) -> Path | None:
-        """A folder next to the tables as a local path, else None. Databricks mounts a volume at the path it names.
+        """Return a folder next to the tables as a local path, else None. Databricks mounts a volume at the path it names.
 
-        >>> Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v").local_folder("_reports").as_posix()
-        '/Volumes/main/s/v/_reports'
-        >>> Lakehouse(root="s3://bucket/lake").local_folder("_reports") is None
-        True
+        >>> places = Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v"), Lakehouse(root="s3://bucket/lake")
+        >>> [each.local_folder("_reports") for each in places]
+        [PosixPath('/Volumes/main/s/v/_reports'), None]
         """
         return local_path(self.folder(name))
 
     def beside(self, name: str) -> Folder | None:
-        """A folder next to the tables, for small files; None if only a session reaches it.
-
-        A volume is a folder only on its platform: for a client elsewhere, its path leads nowhere.
-        """
+        """Return a folder next to the tables for small files; None if only a session reaches it, such as a volume."""
         place = self.folder(name)
         if self.storage is not None and scheme(place) in STORE_SCHEMES:
             return StoreFolder(self.storage, place)
@@ -227,11 +198,7 @@ class Lakehouse:
 
     @property
     def is_in_files(self) -> bool:
-        """Whether the tables lie where they can be read without Spark: in a local folder or in an object store.
-
-        >>> Lakehouse(catalog="main", schema="s").is_in_files
-        False
-        """
+        """Whether the tables can be read without Spark: in a local folder or in an object store."""
         return self.local_root is not None or (self.root is not None and self.storage is not None)
 
     @property
@@ -247,18 +214,14 @@ class Lakehouse:
     def local_root(self) -> Path | None:
         """The root as a local folder; None if the tables are elsewhere.
 
-        >>> Lakehouse(root="/data/lake").local_root.as_posix()
-        '/data/lake'
-        >>> Lakehouse(root="file:/data/lake").local_root.as_posix()
-        '/data/lake'
-        >>> Lakehouse(root="s3://bucket/lake").local_root is None
-        True
+        >>> [Lakehouse(root=f"{scheme}/data/lake").local_root for scheme in ("", "file:", "s3:/")]
+        [PosixPath('/data/lake'), PosixPath('/data/lake'), None]
         """
         return None if self.root is None else local_path(self.root)
 
 
 def local_path(location: str) -> Path | None:
-    """A location as a local path; None if it is a URI of another store."""
+    """Return a location as a local path; None if it is a URI of another store."""
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)

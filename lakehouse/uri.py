@@ -9,7 +9,7 @@ STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES, *GOOGLE_SCHEMES)
 
 
 def scheme(location: str) -> str:
-    """The scheme of a URI; empty for a path.
+    """Return the scheme of a URI; empty for a path.
 
     >>> scheme("s3://bucket/lake"), scheme("/data/lake")
     ('s3', '')
@@ -18,7 +18,7 @@ def scheme(location: str) -> str:
 
 
 def path_in_store(location: str) -> str:
-    """A URI of an object store as Arrow's path: bucket or container, and key.
+    """Return a URI of an object store as Arrow's path: bucket or container, and key.
 
     >>> path_in_store("s3://bucket/lake/"), path_in_store("abfss://container@account.dfs.core.windows.net/lake")
     ('bucket/lake', 'container/lake')

@@ -1,7 +1,4 @@
-"""A real single-node Kafka broker on this machine, for the demo, the tests and development. Never for data that matters.
-
-It runs in KRaft mode from Kafka's published jars, on a free loopback port, in 512 MB.
-"""
+"""A single-node Kafka broker on this machine, for the demo and the tests: KRaft mode, a free loopback port, 512 MB of heap."""
 
 from __future__ import annotations
 
@@ -34,22 +31,9 @@ _TOPIC_SECONDS = 30
 
 
 class LocalBroker:
-    """A broker that lives as long as this program, or as its `with` block.
+    """A broker that runs as long as this program or its `with` block. Records and address survive `stop` and `start`.
 
-    Its records and address survive `stop` and `start`. The folder is removed at the end unless it was given.
-
-    Args:
-        data_dir: Where it keeps its records, settings and log; a new temporary folder by default. If it is created, no other
-            user may read it.
-
-    Attributes:
-        data_dir: The folder.
-        bootstrap_servers: `host:port` for clients; valid from the first `start` on.
-        pid: The process id while it runs, else None.
-
-    Examples:
-        with LocalBroker() as broker:
-            create_topic(broker.bootstrap_servers, "incidents", 8)
+    `data_dir` holds its records, settings and log: by default a temporary folder of this user, which is removed at the end.
     """
 
     def __init__(self, data_dir: Path | None = None) -> None:
@@ -60,7 +44,7 @@ class LocalBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
+        """`host:port` for clients, valid from the first `start` on."""
         if self._port is None:
             raise ToolError("This broker was never started.", where=str(self.data_dir), next_step="Call start() first.")
         return f"{kafka.HOST}:{self._port}"
@@ -72,24 +56,20 @@ class LocalBroker:
         return self._process.pid if running and self._process else None
 
     def start(self) -> Self:
-        """Starts the broker and returns once it answers; does nothing if it is running.
-
-        Raises:
-            ToolError: Java or the jars are missing, or the broker died or did not answer within a minute.
-        """
+        """Start the broker and return once it answers; raise a `ToolError` if it does not within a minute."""
         if self.pid is None:
             atexit.register(self.close)
             self._process, self._port = _start(self.data_dir, self._port)
         return self
 
     def stop(self) -> None:
-        """Stops the broker's process, and no other. Its records stay, so it can be started again."""
+        """Stop the broker's process, and no other. Its records stay, so it can be started again."""
         if self._process is not None:
             kafka.end(self._process)
             self._process = None
 
     def close(self) -> None:
-        """Stops the broker, and removes its folder unless that was given."""
+        """Stop the broker, and remove its folder if it is temporary."""
         self.stop()
         atexit.unregister(self.close)
         if self._is_temporary:
@@ -108,14 +88,7 @@ class LocalBroker:
 
 @dataclass(frozen=True)
 class BrokerState:
-    """A broker that outlives the command that started it.
-
-    Attributes:
-        pid: Its process id.
-        started: Distinguishes its process from a later one with the same id.
-        bootstrap_servers: `host:port` for clients.
-        data_dir: Where it keeps its records and log.
-    """
+    """A broker that outlives the command that started it. `started` distinguishes its process from later ones with its id."""
 
     pid: int
     started: str
@@ -135,16 +108,9 @@ def state_dir() -> Path:
 
 
 def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
-    """Starts a broker that keeps running, or returns the one that already runs.
+    """Start a broker that keeps running, or return the one that already runs in the folder, `state_dir()` by default.
 
-    After a `down` it comes back with its records, and on its former port if that is free.
-
-    Args:
-        folder: Where its state and records are kept; `state_dir()` by default.
-        port: Its port on this machine; None for the former one, or a free one.
-
-    Raises:
-        ToolError: The port is taken, or the broker runs on another one; and as for `LocalBroker.start`.
+    After a `down` it has its records again, and its former port if that is free. Raises a `ToolError`, as for a taken port.
     """
     folder = (folder or state_dir()).absolute()
     with _locked(folder):
@@ -176,7 +142,7 @@ def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
 
 
 def down(folder: Path | None = None) -> BrokerState | None:
-    """Stops the broker that `up` started in that folder, and returns its state; None if none runs. Its records stay."""
+    """Stop the broker that `up` started in that folder, and return its state; None if none runs. Its records stay."""
     folder = (folder or state_dir()).absolute()
     with _locked(folder):
         state = _read(folder)
@@ -195,11 +161,7 @@ def running(folder: Path | None = None) -> BrokerState | None:
 
 
 def require_running(folder: Path | None = None) -> BrokerState:
-    """Return the broker that `up` started in that folder.
-
-    Raises:
-        ToolError: It is not running.
-    """
+    """Return the broker that `up` started in that folder; raise a `ToolError` if it is not running."""
     state = running(folder)
     if state is None:
         raise ToolError(
@@ -211,11 +173,7 @@ def require_running(folder: Path | None = None) -> BrokerState:
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-    """Creates a topic with one replica, and returns once each of its partitions has a leader, or after 30 s.
-
-    Raises:
-        SourceError: The broker refused, for example because the topic exists, or was not reached within 30 s.
-    """
+    """Create a topic with one replica and wait for its leaders, at most 30 s; raise a `SourceError` if the broker refuses."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
     try:
@@ -243,13 +201,12 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
 
 
 def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subprocess.Popen[bytes], int]:
-    """Starts a broker on the given port, or else on a free one."""
     chosen = port or kafka.free_port()
     process = kafka.launch(folder, chosen)
     try:
         kafka.await_answer(process, folder, chosen)
     except ToolError as error:
-        # Seconds pass between finding a free port and listening on it, and any connection may take it meanwhile.
+        # Seconds pass between finding a free port and listening on it, and any connection may take it in between.
         if "already in use" in str(error) and attempts > 1:
             return _start(folder, port, attempts - 1)
         raise

@@ -69,11 +69,10 @@ appender.console.name = stdout
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
 """
-"""The log of a JVM whose standard output is its log file."""
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on at this moment, below those that systems give to clients."""
+    """Return a loopback port that nothing listens on at this moment, below those that systems give to clients."""
     while not is_free(port := secrets.choice(_PORTS)):
         pass
     return port
@@ -91,33 +90,19 @@ def is_free(port: int) -> bool:
 
 
 def log_file(folder: Path) -> Path:
-    """Where the broker of that folder writes its log."""
+    """Return where the broker of that folder writes its log."""
     return folder / "broker.log"
 
 
 def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Formats the folder if it is new, and starts a broker on it without waiting for it to answer.
-
-    Raises:
-        ToolError: Java or the jars are missing, or the folder cannot be formatted.
-    """
+    """Format the folder if it is new, and start a broker on it without waiting for its answer. Raises as `launch_node`."""
     return launch_node(folder, _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data"))
 
 
 def launch_node(
     folder: Path, server: str, *, jvm: Sequence[str] = _JVM, format_options: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Formats the folder if it is new, and starts a node of Kafka on it, by its settings.
-
-    Args:
-        folder: Where its settings and its log go.
-        server: Its `server.properties`, with `log.dirs` as the folder's `data`.
-        jvm: Options of its JVM.
-        format_options: Further options of the tool that formats.
-
-    Raises:
-        ToolError: Java or the jars are missing, or the folder cannot be formatted.
-    """
+    """Format the folder if it is new, and start a Kafka node with `log.dirs` in its `data`; raise a `ToolError` on failure."""
     private_files.folder(folder)
     settings = private_files.replace_file(folder / "server.properties", server)
     logging_settings = private_files.replace_file(folder / "log4j2.properties", LOGGING)
@@ -144,11 +129,7 @@ def _format(format_tool: list[str], folder: Path, log: BinaryIO) -> None:
 
 
 def await_answer(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
-    """Returns once the broker lists itself in its own metadata.
-
-    Raises:
-        ToolError: It died, or did not answer within a minute; the error has the end of its log.
-    """
+    """Return once the broker lists itself in its metadata; raise a `ToolError` with the end of its log if it does not."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -182,7 +163,7 @@ def failed(folder: Path, what: str) -> ToolError:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stops this one process and waits for its end; kills it after 20 s."""
+    """Stop this one process and wait for its end; kill it after 20 s."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -194,7 +175,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_by_id(pid: int, mark: str) -> None:
-    """Stops a process that an earlier command started; does nothing if the id is now another process's."""
+    """Stop a process that an earlier command started; do nothing if the id is now another process's."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + STOP_SECONDS
         if start_mark(pid) == mark:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name for it
+TIMESTAMP_TYPES = {1: 0, 2: 1}
+"""librdkafka's timestamp types, as Kafka numbers them."""
 _GROUP = "spark-kafka-source-tidemark"
 """librdkafka requires a group name, though the consumer joins no group and commits nothing. It has the prefix of Spark's."""
 
 _headers = methodcaller("headers")
-"""For a header name that is not UTF-8, the client's C code both returns a result and sets an error. Called from C, the
-interpreter notices and raises SystemError; a plain call, which it optimises, has been seen to end in a segmentation fault."""
+"""For a header name that is not UTF-8, the client's C code returns a result and sets an error. Called from C, that raises
+SystemError. A plain call, which the interpreter optimises, has ended in a segmentation fault.
+"""
 
 
 class HeadersUnreadableError(Exception):
@@ -29,15 +32,7 @@ class HeadersUnreadableError(Exception):
 
 
 def consumer(kafka: Kafka, **more: str | int) -> Consumer:
-    """Create a consumer of committed records. It joins no group; assign offsets to it, and close it.
-
-    Args:
-        kafka: The settings.
-        more: Further properties of librdkafka, with `_` for the points in their names.
-
-    Raises:
-        LookError: A property that the connection depends on has no counterpart in librdkafka, or librdkafka refuses it.
-    """
+    """Create a consumer of committed records without a group, with `more` properties (`_` for `.`). Raises a `LookError`."""
     properties = kafka.client_properties()
     quiet = logging.getLogger("tidemark.kafka.read")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report
@@ -60,11 +55,7 @@ def consumer(kafka: Kafka, **more: str | int) -> Consumer:
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
-    """A record's headers, in their order; empty if it has none.
-
-    Raises:
-        HeadersUnreadableError: A header's name is not UTF-8.
-    """
+    """Return a record's headers in order; raise a `HeadersUnreadableError` if a name is not UTF-8."""
     try:
         return cast("list[tuple[str, bytes | None]] | None", _headers(message)) or []
     except SystemError:

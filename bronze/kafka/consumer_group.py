@@ -26,11 +26,7 @@ _MOVING = {
 
 
 class CommitError(Exception):
-    """Some or all offsets were not set; the text says why, without any value of the configuration.
-
-    Attributes:
-        is_passing: Whether a retry may succeed.
-    """
+    """Some or all offsets were not set. The text holds no value of the configuration; a retry may succeed if `is_passing`."""
 
     def __init__(self, why: str, *, is_passing: bool = False) -> None:
         super().__init__(why)
@@ -38,16 +34,7 @@ class CommitError(Exception):
 
 
 def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
-    """Set a group's offsets, as if it had read up to there. Creates the group if it does not exist.
-
-    Args:
-        kafka: The Kafka settings.
-        group: The group; it must have no active members.
-        next_offsets: The offset that would be read next, by (topic, partition).
-
-    Raises:
-        CommitError: The group has active members, the brokers refuse, or none can be asked.
-    """
+    """Set the offsets that a group, perhaps a new one, reads next; raise a `CommitError` if the brokers do not accept them."""
     for wait_seconds in _WAITS_SECONDS:
         try:
             return _commit(kafka, group, next_offsets)

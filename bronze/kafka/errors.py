@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Failure(NamedTuple):
-    """A kind of failure.
-
-    Attributes:
-        sign: A pattern that only texts of this kind match; the match, or its group `shown`, is shown as observed.
-        what: What went wrong.
-        expected: What was expected.
-        next_step: What to do about it. `{checkpoint}` is the checkpoint's folder.
-        error: The class of the error.
-    """
+    """A kind of failure. The match of `sign`, or its group `shown`, is observed. `{checkpoint}` is the checkpoint's folder."""
 
     sign: re.Pattern[str]
     what: str
@@ -152,13 +144,7 @@ _WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$",
 
 
 def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | AnotherWriterError:
-    """Translate a failed query's error, without secrets of the settings in it.
-
-    Args:
-        error: What Spark raised.
-        kafka: The settings that the query was started with.
-        checkpoint: The query's checkpoint folder.
-    """
+    """Translate a failed query's error, without secrets of the settings in it."""
     text = whole_text(error)
     if _ANOTHER_QUERY.search(text):
         return another_reader(checkpoint)
@@ -166,14 +152,7 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
 
 
 def refusal(kind: _Failure, observed: str, kafka: Kafka, checkpoint: str) -> SourceError:
-    """Build the error of a kind of failure, without secrets of the settings in it.
-
-    Args:
-        kind: The kind.
-        observed: What was found.
-        kafka: The settings.
-        checkpoint: The query's checkpoint folder.
-    """
+    """Build the error of a kind of failure, without secrets of the settings in it."""
     scrub = scrubber(_secrets(kafka))
     return kind.error(
         kind.what,
@@ -185,7 +164,7 @@ def refusal(kind: _Failure, observed: str, kafka: Kafka, checkpoint: str) -> Sou
 
 
 def another_reader(where: str) -> AnotherWriterError:
-    """The error of a run that met another one at work on the same Bronze."""
+    """Build the error of a run that met another one on the same Bronze."""
     return AnotherWriterError(
         "Another run reads the same topics into the same Bronze at this moment.",
         where=where,

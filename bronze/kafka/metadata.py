@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 EARLIEST, LATEST = -2, -1
-"""A partition's earliest offset, and the one that its next record gets, as Spark's starting offsets name them."""
+"""Spark's numbers for a partition's earliest offset, and for the one that its next record gets."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 _FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
@@ -36,7 +36,7 @@ _ATTEMPTS = 3
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without ids (before Kafka 2.8) gives to every topic."""
 
-_SAME = {
+_SAME_NAME = {
     "security.protocol",
     "client.id",
     "client.dns.lookup",
@@ -47,7 +47,6 @@ _SAME = {
     "ssl.cipher.suites",
     "enable.sasl.oauthbearer.unsecure.jwt",
 }
-"""Properties with the same name and meaning in librdkafka."""
 
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -60,30 +59,19 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'
 
 
 class LookError(Exception):
-    """The brokers cannot be asked or read; the text says why, and of the configuration names the brokers alone."""
+    """The brokers cannot be asked or read. Of the configuration, the text names the brokers alone."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A topic as the brokers describe it.
-
-    Attributes:
-        topic_id: Its id; None if the brokers have none.
-        partitions: Its partitions.
-    """
+    """A topic as the brokers describe it; `topic_id` is None if they have no ids."""
 
     topic_id: str | None
     partitions: tuple[int, ...]
 
 
 def client_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate a configuration of Kafka's Java client to librdkafka's, as far as connecting needs it.
-
-    Args:
-        properties: `kafka.client_properties()`.
-
-    Raises:
-        LookError: A property that the connection depends on has no counterpart.
+    """Translate a Java client's connection properties to librdkafka's; raise a `LookError` for one without a counterpart.
 
     >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
     {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
@@ -92,12 +80,12 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in properties.items():
         if not name.startswith(("security.", "sasl.", "ssl.", "client.")) or name in _NEEDLESS:
             continue
-        if name in _SAME:
+        if name in _SAME_NAME:
             config[name] = value
         elif name in _RENAMED:
             config[_RENAMED[name]] = value
         elif name == "sasl.jaas.config":
-            config.update(_login(value))
+            config.update(_login_properties(value))
         elif name == "ssl.endpoint.identification.algorithm":
             config[name] = value or "none"
         elif name in ("ssl.truststore.location", "ssl.keystore.location"):
@@ -108,11 +96,7 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
-    """Describe topics. One that does not exist, or may not be seen, is left out: reading it gives the better error.
-
-    Raises:
-        LookError: No broker can be asked.
-    """
+    """Describe topics, except missing or hidden ones: reading them gives the better error. Raises a `LookError`."""
     found: dict[str, Seen] = {}
     admin = client(kafka)
     described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
@@ -132,11 +116,7 @@ def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
 
 
 def topic_names(kafka: Kafka) -> list[str]:
-    """The topics that this login may see, by name; Kafka's own are left out.
-
-    Raises:
-        LookError: No broker can be asked.
-    """
+    """Return the topics that this login may see, without Kafka's own; raise a `LookError` if no broker can be asked."""
     admin = client(kafka)
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
@@ -148,14 +128,7 @@ def topic_names(kafka: Kafka) -> list[str]:
 def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed: bool = False) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 
-    Args:
-        kafka: The settings.
-        topic: The topic.
-        partitions: Its partitions.
-        is_committed: Whether a partition ends before a transaction that is still open, as it does for a committed read.
-
-    Raises:
-        LookError: No broker can be asked, or a partition has no leader.
+    With `is_committed` a partition ends before a transaction that is still open. Raises a `LookError`.
     """
     places = [TopicPartition(topic, each) for each in partitions]
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
@@ -164,22 +137,14 @@ def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed:
 
 
 def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the last stable offset of each partition: where a committed read ends. Arguments and errors as `bounds`."""
+    """Return the last stable offset of each partition, where a committed read ends. Raises as `bounds`."""
     return _listed(kafka, [TopicPartition(topic, each) for each in partitions], _END, IsolationLevel.READ_COMMITTED)
 
 
 def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """Return where the settings start each partition of a topic, in offsets that Kafka has.
+    """Return where the settings start each partition of a topic, in offsets that Kafka has. `spans` are its `bounds`.
 
-    A time starts at the first record with that timestamp or a later one, or behind the last record if there is none.
-
-    Args:
-        kafka: The settings.
-        topic: The topic.
-        spans: Its partitions with their bounds, see `bounds`.
-
-    Raises:
-        LookError: No broker can be asked, or a partition has no leader.
+    A time starts at the first record with that timestamp or a later one, or at the end if there is none. Raises as `bounds`.
     """
     start = kafka.start_of(topic)
     given = {each: named_offset(start, str(each)) for each in spans}
@@ -190,12 +155,12 @@ def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> di
 
 
 def named_offset(start: str | Mapping[str, int], partition: str) -> int:
-    """Return the offset by which a topic's start names the start of a partition; `EARLIEST` for a time, which names none."""
+    """Return the offset that a topic's start gives to a partition; `EARLIEST` for a time, which gives none."""
     return WORDS.get(start, EARLIEST) if isinstance(start, str) else start.get(partition, EARLIEST)
 
 
 def milliseconds(time: str) -> int:
-    """A time of ISO 8601 as a Kafka timestamp, rounded up.
+    """Convert a time of ISO 8601 to a Kafka timestamp, rounded up.
 
     >>> milliseconds("1970-01-01T00:00:01.0005+00:00"), milliseconds("1970-01-01T00:00:01+00:00")
     (1001, 1000)
@@ -224,11 +189,7 @@ def _why(kafka: Kafka, admin: Client, error: KafkaException | TimeoutError) -> s
 
 
 class Client(AdminClient):
-    """An admin client that remembers what its connections were refused for; its answers say only that none came.
-
-    Attributes:
-        refusals: Each refusal in words, as the broker and librdkafka said it, without a value of the configuration.
-    """
+    """An admin client that keeps why its connections were refused, without values of the configuration."""
 
     def __init__(self, config: dict[str, str | int], logger: logging.Logger) -> None:
         self.refusals = refusals = list[str]()
@@ -242,11 +203,7 @@ class Client(AdminClient):
 
 
 def client(kafka: Kafka) -> Client:
-    """Create an admin client. Keep a reference to it: a client that is garbage-collected too early never answers.
-
-    Raises:
-        LookError: A property that the connection depends on has no counterpart in librdkafka, or librdkafka refuses it.
-    """
+    """Create an admin client. Keep a reference: garbage-collected too early, it never answers. Raises a `LookError`."""
     quiet = logging.getLogger("tidemark.kafka.look")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:
@@ -255,8 +212,7 @@ def client(kafka: Kafka) -> Client:
         raise LookError(error.args[0].name()) from None  # its text may repeat a value
 
 
-def _login(jaas: str) -> dict[str, str]:
-    """Return user and password of a PLAIN or SCRAM login."""
+def _login_properties(jaas: str) -> dict[str, str]:
     found = _LOGIN.fullmatch(jaas)
     options = {name: double or single or bare for name, double, single, bare in _OPTION.findall(found[1])} if found else {}
     if not {"username", "password"} <= options.keys():

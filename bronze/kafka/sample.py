@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
+from bronze.kafka.consumer import END_OF_PARTITION, TIMESTAMP_TYPES, HeadersUnreadableError, consumer, headers_of
 from bronze.kafka.metadata import LookError, bounds, describe_topics, starts, topic_names
 from bronze.kafka.source import require_reachable
 from lakehouse.errors import SourceError
@@ -29,11 +29,9 @@ _POLL_SECONDS = 0.1
 _AT_ONCE = 500
 _SHOWN = 20
 _QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
-"""How much librdkafka reads ahead. Its defaults, 64 MB and 100,000 records, are far more than a sample."""
+"""How much librdkafka reads ahead. Its defaults are 64 MB and 100,000 records."""
 _WAIT_MS = 20
 """How long a broker waits for more records before it says that a partition has ended; 500 by default."""
-_TYPES = {1: 0, 2: 1}
-"""librdkafka's timestamp types, as Kafka numbers them."""
 
 Partition = tuple[str, int]
 
@@ -41,15 +39,8 @@ Partition = tuple[str, int]
 class Sampled(NamedTuple):
     """A record as Kafka holds it.
 
-    Attributes:
-        topic: Its topic.
-        partition: Its partition.
-        offset: Its offset.
-        key: The key's bytes; None if it has none.
-        value: The value's bytes; None for a tombstone.
-        headers: Its headers in their order; None if one has a name that is not UTF-8, which the client cannot return.
-        timestamp_ms: Kafka's timestamp, -1 for none.
-        timestamp_type: 0 set by the producer, 1 by the broker; None if there is none.
+    `headers` is None if a name is not UTF-8, which the client cannot return. `timestamp_ms` is -1 for none. `timestamp_type` is
+    0 if the producer set it, 1 if the broker did.
     """
 
     topic: str
@@ -69,15 +60,7 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Some records of topics.
-
-    Attributes:
-        records: The records, by topic, partition and offset.
-        partitions: The earliest offset of each partition, and the one that its next record will get.
-        tails: Where the second part of a partition's records begins, if records between the two parts were left out.
-        missing_topics: Topics that the brokers do not have, or that this login may not see.
-        is_cut_short: Whether it has fewer records than asked for because they are large, or came too slowly.
-    """
+    """Records of topics, by topic, partition and offset. `tails` are the offsets where a partition continues after a gap."""
 
     records: Sequence[Sampled]
     partitions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -87,20 +70,14 @@ class Sample:
 
     @property
     def available(self) -> int:
-        """The offsets that the partitions hold now; fewer are records where a topic has transactions or is compacted."""
+        """The number of offsets that the partitions hold. Transactions and compaction leave fewer records."""
         return sum(end - first for first, end in self.partitions.values())
 
 
 def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
-    """Read a sample of the topics of the settings.
+    """Read at most `most` committed records, shared out among the partitions, but two of each at least; or raise a `LookError`.
 
-    Args:
-        kafka: The settings.
-        most: How many records, at most; shared out among the partitions that have some; two of each at least.
-        has_end: Whether half of them come from the partitions' ends; else all from where a first run starts.
-
-    Raises:
-        LookError: No broker can be asked, or one refuses.
+    With `has_end`, half of them come from the partitions' ends; otherwise all come from where a first run starts.
     """
     seen = describe_topics(kafka, kafka.topics)
     spans = {
@@ -115,7 +92,7 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
         reading = _Reading(client)
         begins = spans if has_end else {**spans, **_from_start(kafka, spans)}
         reading.take(begins, each - tail)
-        # After what the first part reached, which in a compacted topic is further than its number of records.
+        # Start after the first part, which in a compacted topic reaches further than its number of records.
         after = dict(reading.reached)
         ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
         reading.take(ends, tail)
@@ -125,11 +102,7 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
 
 
 def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
-    """Read a sample as `read` does, or say what stands in the way.
-
-    Raises:
-        SourceError: No broker answers, a topic is not there, or it cannot be read.
-    """
+    """Read a sample as `read` does; raise a `SourceError` if a topic does not exist or cannot be read."""
     require_reachable(kafka.bootstrap_servers)
     try:
         found = read(kafka, most, has_end=has_end)
@@ -147,11 +120,7 @@ def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
 
 
 def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
-    """The error for topics that the brokers do not have, or that this login may not see.
-
-    Raises:
-        LookError: The brokers cannot be asked which they have.
-    """
+    """Build the error for topics that the brokers lack or hide from this login. Raises as `topic_names`."""
     known = topic_names(kafka)
     near = [found for name in names if (found := nearest(name, known))]
     seen = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
@@ -164,7 +133,7 @@ def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
 
 
 def _from_start(kafka: Kafka, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, tuple[int, int]]:
-    """The offsets from where a first run starts, without partitions that it starts at their end: nothing is there yet."""
+    """Return the spans from where a first run starts, without partitions that it starts at their end."""
     found = {}
     for topic in {name for name, _ in spans}:
         own = {partition: span for (name, partition), span in spans.items() if name == topic}
@@ -186,15 +155,6 @@ class _Reading:
         self.is_cut_short = False
 
     def take(self, spans: Mapping[Partition, tuple[int, int]], most: int) -> None:
-        """Read records of some spans of offsets, from their beginnings.
-
-        Args:
-            spans: The first offset of each partition, and the one after the last.
-            most: How many records of each.
-
-        Raises:
-            LookError: A broker refuses, or none answers.
-        """
         self.reached |= {place: start for place, (start, _) in spans.items()}
         left = {place: most for place, (start, end) in spans.items() if start < end}
         self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])
@@ -235,4 +195,4 @@ def _sampled(message: Message, topic: str, partition: int, offset: int) -> Sampl
         headers = tuple(headers_of(message))
     except HeadersUnreadableError:
         headers = None
-    return Sampled(topic, partition, offset, message.key(), message.value(), headers, milliseconds, _TYPES.get(kind))
+    return Sampled(topic, partition, offset, message.key(), message.value(), headers, milliseconds, TIMESTAMP_TYPES.get(kind))

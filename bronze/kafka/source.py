@@ -19,24 +19,18 @@ _CONNECT_SECONDS = 5.0
 _API_TIMEOUT, _REQUEST_TIMEOUT = "default.api.timeout.ms", "request.timeout.ms"
 
 _DEFAULTS = {
-    # Spark asks three times, so a broker that listens but never answers costs three of these; Kafka's own default is 60 s.
+    # Spark asks three times, so a broker that never answers costs three of these. Kafka's own default is 60 s.
     _API_TIMEOUT: "30000",
     # Kafka's default of 500 means a call into the consumer for every 500 records.
     "max.poll.records": "5000",
-    # Spark asks for a partition's bounds after each poll, and the answer waits behind the fetch in progress: at a partition's
-    # end, for as long as this. The default is half a second each time, and of no use: the records to read are already there.
+    # At a partition's end, Spark's request for its bounds waits for the fetch in progress: half a second by default.
     "fetch.max.wait.ms": "20",
 }
 """Client properties that the settings may override."""
 
 
 def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
-    """Return the options of Spark's Kafka source, with client properties as `kafka.<name>`. They hold secrets in plain text.
-
-    Args:
-        kafka: The settings.
-        start: Where a query without a checkpoint starts.
-    """
+    """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
     if _REQUEST_TIMEOUT in kafka.properties and _API_TIMEOUT not in kafka.properties:
         del client[_API_TIMEOUT]  # it must not be less than the request timeout, or the client refuses both
@@ -53,17 +47,7 @@ def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str,
 
 
 def require_reachable(bootstrap_servers: str) -> None:
-    """Raise unless one of the servers accepts a connection within 5 s.
-
-    The Kafka client would retry for minutes. This only checks for an open port; the client finds out who listens there, and
-    whether it lets us in.
-
-    Args:
-        bootstrap_servers: host:port, several separated by commas, as validated by the settings.
-
-    Raises:
-        SourceError: None of them does; the error says why for each.
-    """
+    """Raise a `SourceError` unless a server accepts a connection within 5 s: the Kafka client would retry for minutes."""
     refusals = []
     for server in bootstrap_servers.split(","):
         host, port = _address(server)

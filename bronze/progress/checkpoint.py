@@ -1,8 +1,7 @@
 """The streaming query's checkpoint: its folder, whether it is intact, and where it ends.
 
-A checkpoint that was partly lost, or restored from a backup, is worse than none: Spark would reuse a batch number that the
-table already has, and Delta silently skips such a batch, whatever its records. So a checkpoint that does not match the table is
-set aside: the query continues in another folder, after the offsets in the table.
+A checkpoint that was partly lost or restored is worse than none. Spark would reuse a batch number of the table, and Delta
+skips such a batch silently. If a checkpoint does not match the table, the query continues in another folder.
 """
 
 from __future__ import annotations
@@ -31,16 +30,7 @@ _LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint's folder.
-
-    Attributes:
-        folder: The folder.
-        number: Its number among the pipeline's checkpoints, from 1.
-        query_id: The query's id; None if it is gone.
-        offsets: The numbers of the planned batches.
-        commits: The numbers of the batches marked as done.
-        planned: Where the last planned batch ends, by topic and partition.
-    """
+    """A checkpoint's folder: the numbers of planned batches (`offsets`) and finished ones, and where the last planned ends."""
 
     folder: str
     number: int
@@ -55,10 +45,7 @@ class Checkpoint:
         return bool(self.offsets)
 
     def damage(self, streamed: Streamed | None) -> str | None:
-        """Return why a query must not continue with it, or None if it may.
-
-        Args:
-            streamed: The last micro-batch in the table, if known.
+        """Return why a query must not continue with it, or None if it may. `streamed` is the last micro-batch in the table.
 
         >>> from lakehouse.delta.tables import Streamed
         >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
@@ -89,17 +76,9 @@ class Checkpoint:
 
 
 def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False) -> Checkpoint:
-    """Choose the checkpoint to continue with: the first from a number on that is intact or does not exist yet.
+    """Choose the checkpoint to continue with: the first from number `first` on that is intact or does not exist yet.
 
-    Reports `bronze.checkpoint_set_aside` if a damaged one is left for a new one. Deletes and moves nothing.
-
-    Args:
-        spark: The session.
-        run: The run.
-        first: The first number that may be used, see `bronze_topics`.
-        streamed: The last micro-batch in the table's log. If the log no longer has one, the checkpoint's query is looked up in
-            the table's transactions.
-        is_new: Whether nothing was ever committed to the table.
+    If the table's log has no micro-batch (`streamed`), the table's transactions name it. Deletes and moves nothing.
     """
     damaged: list[dict[str, object]] = []
     number = first
@@ -129,12 +108,7 @@ def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None)
 def reached(spark: SparkSession, run: Run, standing: Standing) -> Offsets:
     """Return where the last checkpoint in use ends, see `ends`, or where it started if none of its batches is in the table.
 
-    Empty if no checkpoint has planned a batch, or if the table may lack what one has read: it was restored, or is new.
-
-    Args:
-        spark: The session.
-        run: The run.
-        standing: Bronze's position.
+    Empty if no checkpoint has planned a batch, or if the table was restored or is new, and may lack what one has read.
     """
     last, streamed = standing.checkpoint, standing.streamed
     if streamed is not None and streamed.is_undone:
@@ -199,7 +173,6 @@ def _files(spark: SparkSession, folder: str) -> list[str]:
 
 
 def _texts(spark: SparkSession, files: list[str]) -> dict[str, str]:
-    """Read the files' texts, by name without the folder."""
     local = [path for path in map(local_path, files) if path is not None and path.is_file()]
     if len(local) == len(files):
         return {path.name: path.read_text(encoding="utf-8", errors="replace") for path in local}

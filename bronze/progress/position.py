@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Standing:
-    """Bronze's position.
-
-    Attributes:
-        version: The Delta version of `bronze_records`.
-        streamed: The last micro-batch in it; None if there is none.
-        topics: The known topics, by name in Kafka.
-        checkpoint: The checkpoint to continue with.
-    """
+    """Bronze's position; `streamed` is the last micro-batch in the table, and `topics` are by name in Kafka."""
 
     version: int
     streamed: Streamed | None
@@ -45,17 +38,14 @@ class Standing:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The topics whose name in the tables differs from Kafka's: Kafka's name to that name."""
+        """The topics whose name in the tables differs: Kafka's name to that name."""
         return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
 
 
 def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
     """Read Bronze's position. Creates `bronze_topics` if it does not exist, unless this is a dry run.
 
-    In a dry run a `bronze_records` that does not exist counts as one without a commit.
-
-    Raises:
-        TableMissingError: `bronze_records` does not exist, and this is no dry run.
+    A `bronze_records` that does not exist raises a `TableMissingError`; in a dry run it counts as one without a commit.
     """
     bronze = run.table(BRONZE_RECORDS)
     is_there = not is_dry_run or tables.exists(spark, bronze)
@@ -70,7 +60,7 @@ def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing
 
 
 def with_topics(spark: SparkSession, run: Run, standing: Standing, topics: Mapping[str, Topic]) -> Standing:
-    """Return a position as it is once these topics are in `bronze_topics` as well."""
+    """Return the position with these topics in `bronze_topics` as well."""
     return _at(spark, run, standing.version, standing.streamed, {**standing.topics, **topics})
 
 

@@ -1,11 +1,9 @@
 """Where a new checkpoint starts each partition: after its highest offset in Bronze, or where reading it started.
 
-A start is decided once, before anything is read of the partition, and kept in `bronze_topics`; the settings count only for a
-topic that was never read. So a new checkpoint skips nothing that arrived in a partition without a record in Bronze, reads
-nothing that was not wanted, and misses no offset that expired.
+A start is decided once, before the partition is read, and kept in `bronze_topics`. The settings count only for a topic that
+was never read. So a new checkpoint skips no record, reads none that was not wanted, and misses no expired offset.
 
-The checkpoint and the table can be lost independently. A checkpoint without its table would skip what the table lost: that is
-refused. A table without its checkpoint is enough.
+A table without its checkpoint is enough. A checkpoint without its table would skip what the table lost, so it is refused.
 """
 
 from __future__ import annotations
@@ -46,15 +44,8 @@ def starts(
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
     A topic that was never read starts where the settings say, but a partition at its latest offset keeps an earlier decision.
-    For a topic with rows of 0.2, the checkpoint says where partitions without a record in Bronze continue; without a checkpoint
-    the topic is left out. Commits nothing.
-
-    Args:
-        spark: The session.
-        run: The run.
-        kafka: The settings.
-        standing: Bronze's position.
-        seen: The topics as the brokers describe them; empty if they cannot be queried from here.
+    For a topic with rows of 0.2, partitions without a record in Bronze continue at the checkpoint; without one the topic is
+    left out. `seen` is empty if the brokers cannot be asked from here. Commits nothing.
 
     Raises:
         SourceError: The settings do not name the partitions that a topic has.
@@ -63,7 +54,7 @@ def starts(
     known, is_unread = standing.topics, standing.is_new and not standing.checkpoint.is_begun
     new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
     old = [known[name] for name in kafka.topics if name not in new and known[name].starts is None]
-    found = _by_settings(spark, run, _limited(kafka, new), standing, seen) if new else {}
+    found = _by_settings(spark, run, _restrict_to_topics(kafka, new), standing, seen) if new else {}
     return found | (_by_checkpoint(spark, run, standing, old) if old else {})
 
 
@@ -91,9 +82,7 @@ def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: It
 
 
 def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Offsets | None:
-    """Return the starting offsets of a new checkpoint, or None if the checkpoint decides.
-
-    Reads Bronze's offsets only if the checkpoint is gone. Commits nothing.
+    """Return the starting offsets of a new checkpoint, or None if the checkpoint decides. Commits nothing.
 
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
@@ -106,7 +95,7 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
 
 
 def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
-    """Raise if Bronze is new, and the checkpoint to continue with is not; see `starting_point`."""
+    """Raise if Bronze is new, and the checkpoint to continue with is not; errors as `starting_point`."""
     checkpoint = standing.checkpoint
     bronze = run.table(BRONZE_RECORDS)
     if standing.is_new and checkpoint.commits:
@@ -123,11 +112,9 @@ def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
 
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
-    """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`.
-
-    An earlier checkpoint of this pipeline may have read further than Bronze has records: up to a transaction's marker, say.
-    """
+    """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`."""
     held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS))
+    # An earlier checkpoint may have read further than Bronze has records: up to a transaction's marker, for example.
     reached = checkpoints.reached(spark, run, standing)
     given = {name: kafka.start_of(name) for name in kafka.topics}
     return next_after_held(held, assigned=assigned, given=given, topics=standing.topics, reached=reached)
@@ -143,16 +130,9 @@ def next_after_held(
 ) -> Offsets:
     """Return the next offset of each assigned partition: the highest that Bronze, its topics or a checkpoint knows.
 
-    A partition that a known topic gained since is read from 0: if that offset expired, it is lost. If nothing is known of a
-    partition, its topic's rows are of 0.2 and no checkpoint is left. It then starts where the settings say, but from its
-    beginning if the topic has records in Bronze and the settings name no offset.
-
-    Args:
-        held: The highest offset in Bronze of each partition, by topic name in the tables.
-        assigned: Every partition, with its latest offset, or -1 for it.
-        given: Where the settings start each topic.
-        topics: The known topics.
-        reached: Where the last checkpoint ended, by topic name in Kafka.
+    A partition that a known topic gained is read from 0. If nothing is known of a partition, its topic's rows are of 0.2 and no
+    checkpoint is left. It then starts where the settings say, but from its beginning if the topic has records in Bronze and the
+    settings name no offset. `held` uses the tables' topic names, `reached` Kafka's; `assigned` holds latest offsets, or -1.
 
     >>> from bronze.progress.topic_registry import Topic
     >>> of_0_2, t = Topic("t", 1, None, 1, {}), Topic("t", 1, None, 1, {1: 4}, {0: 20, 1: 3, 2: 9})
@@ -164,10 +144,7 @@ def next_after_held(
     {'t': {'0': 42, '1': 7, '2': 0, '3': 0}}
     >>> next_after_held(held, assigned=assigned, given={"t": {"0": 50, "1": -1, "2": 50}}, topics={"t": of_0_2})
     {'t': {'0': 42, '1': -2, '2': 50, '3': -2}}
-
-    A checkpoint of an earlier incarnation does not count:
-
-    >>> again = Topic("t", 2, None, 1, {})
+    >>> again = Topic("t", 2, None, 1, {})  # a checkpoint of an earlier incarnation does not count
     >>> next_after_held({}, assigned={"t": {"0": 99}}, given={"t": {"0": 50}}, topics={"t": again}, reached={"t": {"0": 70}})
     {'t': {'0': -2}}
     """
@@ -199,13 +176,7 @@ def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
 
 
 def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, Seen]) -> Offsets:
-    """Return where the settings start each partition of their topics, in offsets that Kafka has.
-
-    The brokers answer in milliseconds. Where they cannot be queried from here, Spark's source decides.
-
-    Raises:
-        SourceError: The settings name other partitions.
-    """
+    """Return where the settings start each partition, in offsets that Kafka has: by the brokers or else by Spark."""
     if all(name in seen for name in kafka.topics):
         if unlike := [name for name in kafka.topics if not _names_all(kafka.start_of(name), seen[name])]:
             named = [f"{name} has the partitions {', '.join(map(str, seen[name].partitions))}" for name in unlike]
@@ -218,12 +189,11 @@ def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, See
         start = kafka.start_of(name)
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
     for names in by_start.values():
-        found |= _at_spark(spark, run, _limited(kafka, tuple(names)))
+        found |= _at_spark(spark, run, _restrict_to_topics(kafka, tuple(names)))
     return found
 
 
-def _limited(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
-    """The settings of some topics only."""
+def _restrict_to_topics(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
     start = kafka.starting_offsets
     own = {name: start[name] for name in topics} if isinstance(start, dict) else start
     return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
@@ -239,13 +209,7 @@ def _at_brokers(kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
 
 
 def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
-    """Start a query that reads no record: Spark writes where it starts into its checkpoint, a folder that is not used again.
-
-    Args:
-        spark: The session.
-        run: The run.
-        kafka: The settings of topics that all start by the same word, at the same time, or by offsets.
-    """
+    """Return where Spark starts topics of the same start: a query without records writes it to a checkpoint."""
     folder = run.lakehouse.folder(f"_checkpoints/starts/{uuid4()}")
     first = kafka.start_of(kafka.topics[0])
     named = {name: each for name in kafka.topics if isinstance(each := kafka.start_of(name), dict)}

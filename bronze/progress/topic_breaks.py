@@ -28,15 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Break:
-    """Why reading a topic cannot simply continue.
-
-    Attributes:
-        topic: The topic as it was read.
-        cause: recreated or expired.
-        topic_id: Kafka's id of the topic as it is now; None if Kafka has none.
-        lost: For expired: the offsets that are gone, by partition.
-        starts: For recreated: the earliest offset of each partition, where the new incarnation starts.
-    """
+    """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired."""
 
     topic: Topic
     cause: str
@@ -46,16 +38,7 @@ class Break:
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
-    """Raise unless each topic is the one that was read before, by its Kafka id.
-
-    Args:
-        known: The topics as Bronze knows them.
-        seen: The topics as Kafka describes them now.
-        where: The brokers.
-
-    Raises:
-        TopicRecreatedError: A topic has another id.
-    """
+    """Raise a `TopicRecreatedError` unless each topic has the Kafka id that was read before. `where` names the brokers."""
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
         raise TopicRecreatedError(
@@ -68,13 +51,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
 
 
 def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
-    """Return the break of a topic, or None if reading it can continue.
-
-    Reads Bronze's offsets only if the checkpoint is gone. Commits nothing.
-
-    Raises:
-        LookError: No broker can be asked, or the topic does not exist.
-    """
+    """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
     topic, seen = standing.topics[name], metadata.describe_topics(kafka, [name]).get(name)
     if seen is None:
         raise LookError("the topic is not there")
@@ -120,7 +97,7 @@ def _exact(error: SourceError, expired: Iterable[Break]) -> SourceError:
     return OffsetsExpiredError(
         error.what,
         where=error.where,
-        observed="; ".join(_told(each.topic.name, lost) for each in expired for lost in each.lost),
+        observed="; ".join(_lost_text(each.topic.name, lost) for each in expired for lost in each.lost),
         expected=error.expected,
         next_step=f"Lengthen retention.ms. {_accept(each.topic.name for each in expired)}",
     )
@@ -141,7 +118,7 @@ def _differ(known: Topic, seen: Seen) -> bool:
     return known.topic_id is not None and seen.topic_id is not None and known.topic_id != seen.topic_id
 
 
-def _told(topic: str, lost: LostRange) -> str:
+def _lost_text(topic: str, lost: LostRange) -> str:
     count = lost.last_offset - lost.first_offset + 1
     return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all, are gone"
 

@@ -1,7 +1,4 @@
-"""What Bronze knows of its topics: the table `bronze_topics`. A row when reading a topic starts, and one per accepted break.
-
-It is kept with the tables, not in the checkpoint, so that nothing is forgotten with a lost checkpoint.
-"""
+"""The table `bronze_topics`: a row when reading a topic starts, and one per accepted break. It survives a lost checkpoint."""
 
 from __future__ import annotations
 
@@ -28,14 +25,8 @@ if TYPE_CHECKING:
 class Topic:
     """A topic as it is read now.
 
-    Attributes:
-        name: Its name in Kafka.
-        incarnation: How many topics have had this name, including this one.
-        topic_id: Its Kafka id; None if unknown.
-        checkpoint: Number of the first checkpoint that may continue it.
-        go_on_at: The offset after the last one given up as lost, for each partition that has one.
-        starts: Where reading of each partition started; one that is not listed started at 0, or Bronze had records of it when
-            this was first written. None if unknown: the table's rows are of 0.2.
+    `checkpoint` is the first that may continue it, `go_on_at` the offset after the last lost one. A partition that `starts`
+    does not list started at 0, or Bronze had records of it when the row was written. None: the rows are of 0.2.
     """
 
     name: str
@@ -62,18 +53,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How reading continues after a break, and who decided it.
-
-    Attributes:
-        cause: recreated or expired.
-        topic_id: Kafka's id of the topic from here on.
-        checkpoint: Number of the checkpoint that starts here.
-        lost: The offsets given up.
-        starts: Where a new incarnation starts, by partition; None if the topic continues.
-        load_seq: The load in the ledger that records the decision.
-        reason: Why it was accepted.
-        accepted_by: Who accepted it.
-    """
+    """How reading continues after a break, and who decided it. `starts` is None unless the topic was recreated."""
 
     cause: str
     topic_id: str | None
@@ -86,12 +66,7 @@ class Acceptance:
 
 
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
-    """Read the known topics, by name in Kafka; from a table of 0.2 without where they start.
-
-    Raises:
-        TableMissingError: The table does not exist.
-        ContractError: It has other columns.
-    """
+    """Read the known topics, by name in Kafka. Raises a `TableMissingError` or a `ContractError`."""
     table = run.table(BRONZE_TOPICS)
     rows = tables.require(spark, table, TOPICS)
     if rows is None:
@@ -143,11 +118,7 @@ def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
 
 
 def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
-    """Append the row that lets the next run continue a topic after a break. One commit.
-
-    Returns:
-        The topic from there on.
-    """
+    """Append the row that lets the next run continue a topic after a break, in one commit; return the topic from there on."""
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
     after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
     lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None

@@ -28,17 +28,17 @@ class Key:
 
     @property
     def type(self) -> Any:
-        """Its type, without Annotated and None."""
+        """The declared type, without Annotated and None."""
         return _plain(self.declared)
 
     @property
     def holds_secret(self) -> bool:
-        """Whether it, or a key below it, is masked where the config has it in plain text."""
+        """Whether the key, or one below it, is masked where the config has it in plain text."""
         return any(_is_secret(part) for part in (self.declared, *self.metadata))
 
     @property
     def is_text(self) -> bool:
-        """Whether a scalar here is kept as written, not read as a number or boolean."""
+        """Whether a scalar is kept as written, not read as a number or boolean."""
         return self.type is str
 
     def children(self) -> list[str]:

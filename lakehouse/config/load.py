@@ -25,7 +25,7 @@ from lakehouse.settings.secrets import Secret, secret_texts
 __all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
 
 _MAPPING = "the mapping"
-"""How messages name a config that is no file."""
+"""What messages call a config that is no file."""
 
 
 def load(
@@ -36,10 +36,8 @@ def load(
 ) -> Settings:
     """Load and validate a pipeline's settings.
 
-    Args:
-        config: The YAML file, at whose folder relative paths start; or a mapping, whose paths start at the working folder.
-        overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
-        environ: The environment; by default this process's.
+    Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: a dotted key such
+    as `kafka.bootstrap_servers`, and its value as YAML. `environ` is this process's environment by default.
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
@@ -56,11 +54,7 @@ def load(
 
 
 def parse(text: str, file: Path, *, environ: Mapping[str, str]) -> Settings:
-    """Load settings from the text of a file that is not written yet; errors name it, and relative paths start at its folder.
-
-    Raises:
-        ConfigMistakesError: The config has mistakes.
-    """
+    """Load settings, as `load` would, from the text of a file that is not written yet."""
     source = Source(str(file))
     read_yaml(text, source)
     return _settings(source, file.absolute().parent, {}, environ)
@@ -87,11 +81,7 @@ def _settings(source: Source, folder: Path, overrides: Mapping[str, str], enviro
 
 
 def as_yaml(value: object, where: str) -> str:
-    """Write a value of Python as YAML, so that it is read by the same rules as a file; paths become texts.
-
-    Raises:
-        ConfigError: It holds something else than mappings, lists, texts, numbers, booleans and None, or itself.
-    """
+    """Write a Python value as YAML, with paths as texts; raise a `ConfigError` if YAML has no form for it."""
     try:
         return json.dumps(value, ensure_ascii=False, default=_path_text)
     except (TypeError, ValueError, RecursionError) as error:
@@ -112,9 +102,9 @@ def _path_text(value: object) -> str:
 def redacted(settings: Settings) -> dict[str, object]:
     """Return the settings as plain data, defaults included, secrets as `********`; loadable again if none is masked."""
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # The one key whose null differs from its default.
+    # The only key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
-    # As written: a missing key of a topic is inherited, and an explicit null takes away what all other topics have.
+    # As written: a missing key of a topic is inherited, an explicit null removes the inherited value.
     for section, topics in ((shown["policies"], settings.policies.topics), (shown, settings.topics)):
         section["topics"] = {
             topic: own.model_dump(mode="json", by_alias=True, exclude_unset=True) for topic, own in topics.items()
@@ -123,7 +113,7 @@ def redacted(settings: Settings) -> dict[str, object]:
 
 
 def show_yaml(settings: Settings) -> str:
-    """What `config show` prints: `redacted` as YAML, in the order of the documentation."""
+    """Return `redacted` as YAML, in the order of the documentation, for `config show`."""
     return yaml.safe_dump(redacted(settings), sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -25,21 +25,12 @@ _RULES = {
     "tuple_type": "a list",
     "string_type": "text",
 }
-"""What a type of pydantic's errors says of the value; all others say it themselves."""
+"""What a value must be, for types of pydantic's errors that do not say it."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake in a config.
-
-    Attributes:
-        key: The dotted key; empty if the file itself is wrong.
-        place: File and line, environment variable or flag.
-        what: What is wrong.
-        observed: What was found, unless it may be a secret.
-        expected: What would be right.
-        next_step: What the reader can do.
-    """
+    """A mistake in a config. `place` is a file and line, a variable or a flag. `observed` is None if it may be a secret."""
 
     key: str
     place: str
@@ -55,7 +46,7 @@ class Mistake:
 
 
 class ConfigMistakesError(ConfigError):
-    """A config has mistakes; the error lists all that one pass can find, as its attribute `mistakes` does."""
+    """A config has mistakes; `mistakes` holds all that one pass can find."""
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -154,7 +145,7 @@ def describe(value: Any, path: Path = ()) -> str:
         return "hidden, it came from a ${...} reference"
     if isinstance(value, dict):
         known = key_at(path)
-        # Other keys may be a text in the wrong form, such as {password}.
+        # Other names may be a text in the wrong form, such as {password}.
         names = [each for each in value if may_show(path) or (known is not None and each in known.children())]
         return f"a mapping of {', '.join(map(str, names))}" if names else "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):

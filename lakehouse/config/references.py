@@ -12,15 +12,12 @@ from lakehouse.settings.secrets import Secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# "$${" is a literal "${"; a reference without its "}" is matched too, so that it is refused and not sent to a broker as it is.
+# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused and not sent to a broker.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """Replace a text's references: the result is a `Secret` if there was one, else plain text.
-
-    Raises:
-        SettingError: A variable is not set, a secret scope cannot be read, or the reference is malformed. It holds no value.
+    """Replace a text's references, which gives a `Secret`; raise a `SettingError`, without any value in it, if that fails.
 
     >>> resolve("plain", {}), resolve("user=${env:NAME}", {"NAME": "ada"}) == "user=ada"
     ('plain', True)

@@ -1,7 +1,4 @@
-"""Reading a config as written: YAML with the place of every key, overridden by environment variables and flags.
-
-Not by pydantic-settings: it merges a section of a flag into the file's, and ignores misspelt variables.
-"""
+"""Reads a config with the place of every key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ _MOST_LEVELS = 100
 _MOST_DIGITS = 500
 """Far beyond any setting. PyYAML recurses with each level, and Python refuses to read a number of some thousand digits."""
 _SECOND_DOCUMENT = "but found another document"
-"""PyYAML's words."""
 _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     f"{_TAG}null": (re.compile("^(?:~|null|Null|NULL|)$"), lambda _: None),
     f"{_TAG}bool": (re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
@@ -72,7 +68,6 @@ class _Loader(yaml.SafeLoader):
     levels = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose a node unless it is nested too deep."""
         _require_level(self.levels, self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # PyYAML's stub has no types here
         self.levels += 1
         try:
@@ -91,7 +86,7 @@ def _require_level(levels: int, mark: yaml.Mark) -> None:
 
 
 def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
-    """Fill the source from a file's text; mistakes in the YAML are recorded with their line, if somebody wrote lines."""
+    """Fill the source from a file's text. Mistakes in the YAML get their line if `has_lines`."""
     try:
         value = _Builder(source, source.file, has_lines=has_lines).read(text, ())
     except yaml.YAMLError as error:
@@ -120,7 +115,7 @@ def lay_flags(flags: Mapping[str, str], source: Source) -> None:
 
 
 def variable_name(path: Path) -> str:
-    """The environment variable that sets a key.
+    """Return the environment variable that sets a key.
 
     >>> variable_name(("kafka", "properties", "sasl.jaas.config"))
     'TIDEMARK_KAFKA__PROPERTIES__SASL_JAAS_CONFIG'

@@ -66,7 +66,7 @@ EXTRACTED = ("producer", "epoch", "sequence", "problem")
 OWNER = "tidemark.pipeline"
 """The property of `bronze_records` that names the only pipeline that may ingest into it."""
 FINGERPRINT = "rules_fingerprint"
-"""The column that says which sources they were read from, see `lakehouse.extract.sources`."""
+"""The column that identifies the sources of these, see `lakehouse.extract.sources`."""
 
 BEGUN = "begun"
 RECREATED = "recreated"
@@ -103,13 +103,7 @@ TOPICS = Contract(
 
 @dataclass(frozen=True, order=True)
 class LostRange:
-    """Offsets of a partition that Kafka lost before Bronze read them.
-
-    Attributes:
-        partition: Kafka partition.
-        first_offset: The first lost offset, which was to be read next.
-        last_offset: The last lost offset, inclusive.
-    """
+    """Offsets of a partition that Kafka lost before Bronze read them, both ends inclusive."""
 
     partition: int
     first_offset: int
@@ -117,7 +111,7 @@ class LostRange:
 
 
 def plain_topic(stored_as: str) -> str:
-    """The Kafka topic behind a topic name in the tables; policies use this name.
+    """Return the Kafka topic of a topic name in the tables; policies use it.
 
     >>> plain_topic("incidents@2"), plain_topic("incidents")
     ('incidents', 'incidents')
@@ -126,7 +120,7 @@ def plain_topic(stored_as: str) -> str:
 
 
 def is_of_topics(topics: Iterable[str]) -> str:
-    """SQL over a column `topic`: whether a row is of any incarnation of some Kafka topics.
+    """Return the SQL condition that a row's `topic` is any incarnation of some Kafka topics.
 
     >>> is_of_topics(["t", "u"])
     "topic = 't' OR startswith(topic, 't@') OR topic = 'u' OR startswith(topic, 'u@')"
@@ -136,12 +130,7 @@ def is_of_topics(topics: Iterable[str]) -> str:
 
 
 def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[str, int], Value]:
-    """The values of the partitions that Kafka has now: of each topic's last incarnation, under its name in Kafka.
-
-    The offsets of an earlier incarnation belong to another log.
-
-    Args:
-        stored: Any value by (topic as the tables name it, partition).
+    """Return the values of each topic's last incarnation, by its name in Kafka: offsets of earlier ones belong to another log.
 
     >>> of_last_incarnations({("t", 0): 90, ("t", 1): 70, ("t@2", 0): 5, ("u", 0): 3})
     {('t', 0): 5, ('u', 0): 3}

@@ -26,14 +26,10 @@ STARTS = "array<struct<partition:int,offset:bigint>>"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a contract.
+    """A column of a contract. The comment, with the unit, is written into the table.
 
-    Attributes:
-        name: The column's name.
-        type: Its Spark type, as `simpleString` writes it.
-        comment: What it holds, with its unit; written into the table.
-        is_checked: False if the type is the user's own (a payload's struct).
-        is_added_later: Whether tables of earlier versions lack it. `lakehouse.delta.tables.create` adds it to them.
+    `is_checked` is False if the type is the user's own, such as a payload's. `lakehouse.delta.tables.create` adds a column that
+    `is_added_later` to tables of earlier versions.
     """
 
     name: str
@@ -44,21 +40,13 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """The column as `CREATE TABLE` and `ADD COLUMNS` take it."""
+        """The column for `CREATE TABLE` and `ADD COLUMNS`."""
         return f"`{self.name}` {self.type} COMMENT {sql_text(self.comment)}"
 
 
 @dataclass(frozen=True)
 class Contract:
-    """The columns, grain and properties of one table.
-
-    Attributes:
-        name: The table's name.
-        grain: What one row is; written into the table as its comment.
-        columns: The columns, in their order.
-        properties: Delta table properties that the table is created with.
-        clustered_by: The columns that maintenance clusters rows by; none keeps rows as they were written.
-    """
+    """The columns, grain and properties of one table. Maintenance clusters rows by `clustered_by`, or keeps their order."""
 
     name: str
     grain: str
@@ -72,11 +60,11 @@ class Contract:
         return [column.name for column in self.columns]
 
     def type_of(self, name: str) -> str:
-        """The Spark type of one of the columns."""
+        """Return the Spark type of a column."""
         return next(column.type for column in self.columns if column.name == name)
 
     def ddl(self) -> str:
-        """The columns as `CREATE TABLE` takes them.
+        """Return the columns for `CREATE TABLE`.
 
         >>> Contract("t", "a row", (Column("n", "bigint", "a number"),)).ddl()
         "`n` bigint COMMENT 'a number'"
@@ -84,11 +72,7 @@ class Contract:
         return ", ".join(column.ddl for column in self.columns)
 
     def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
-        """Raise unless a schema has exactly these columns with their types, in any order.
-
-        Raises:
-            ContractError: A column is missing, unexpected or of another type; the error names each.
-        """
+        """Raise a `ContractError` that names each missing, unexpected or differently typed column; their order is free."""
         observed = {column.name: column.dataType.simpleString() for column in schema.fields}
         missing = [name for name in self.names if name not in observed]
         unexpected = [name for name in observed if name not in self.names]
@@ -101,18 +85,14 @@ class Contract:
             raise ContractError(where, missing=missing, unexpected=unexpected, wrong_type=wrong_type, next_step=next_step)
 
     def select(self, rows: DataFrame) -> DataFrame:
-        """Select the contract's columns from a frame, in the contract's order.
-
-        Raises:
-            ContractError: The frame lacks one, or has one of another type.
-        """
+        """Select the contract's columns in its order; raise a `ContractError` if one is missing or of another type."""
         known = rows.select(*[name for name in self.names if name in rows.columns])
         self.check(known.schema, where=f"rows for {self.name}")
         return known
 
 
 def sql_text(text: str) -> str:
-    r"""Text as a SQL literal.
+    r"""Quote a text as a SQL literal.
 
     >>> print(sql_text("it's"))
     'it\'s'

@@ -61,14 +61,7 @@ DECISIONS = Contract(
 
 @dataclass(frozen=True)
 class Decision:
-    """An operator's decision on the last gate run.
-
-    Attributes:
-        decision: `released` or `rejected`.
-        reason: Why, in their words.
-        decided_by: Who they are.
-        gate_run_id: The gate run they mean; refused if another one is the last by then. None for the last, whichever it is.
-    """
+    """An operator's decision, `released` or `rejected`. It is refused if `gate_run_id` is named and not the last gate run."""
 
     decision: str
     reason: str
@@ -78,10 +71,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The loads that operators rejected: Gold never gets them.
-
-    Attributes:
-        ranges: First and last load of each rejection, both inclusive; they may overlap.
+    """The loads that operators rejected, as the first and last load of each rejection, both inclusive; they may overlap.
 
     >>> 4 in Rejected(((3, 5),)), 6 in Rejected(((3, 5),)), None in Rejected(((3, 5),))
     (True, False, False)
@@ -93,7 +83,7 @@ class Rejected:
         return load_seq is not None and any(first <= load_seq <= last for first, last in self.ranges)
 
     def pending(self, after: int, up_to: int) -> tuple[int, int] | None:
-        """The first and the last load of (after, up_to] that are not rejected; None if there is none.
+        """Return the first and the last load of (after, up_to] that are not rejected; None if there is none.
 
         >>> Rejected(((3, 5),)).pending(2, 7), Rejected(((3, 5),)).pending(0, 5), Rejected(((3, 5),)).pending(2, 5)
         ((6, 7), (1, 2), None)
@@ -107,7 +97,7 @@ class Rejected:
 
     @property
     def excluded(self) -> str:
-        """SQL condition: whether a row's load is none of them. Contains numbers only.
+        """The SQL condition that a row's load is none of them. Contains numbers only.
 
         >>> Rejected(((3, 5), (9, 9))).excluded, Rejected().excluded
         ('load_seq NOT BETWEEN 3 AND 5 AND load_seq NOT BETWEEN 9 AND 9', 'true')
@@ -120,18 +110,10 @@ NOTHING_REJECTED = Rejected()
 
 @dataclass(frozen=True)
 class GateRun:
-    """One audit of the loads that are not published yet, as Gold needs it.
+    """One audit of the loads that are not published yet, as Gold needs it; the last load is inclusive.
 
-    Attributes:
-        gate_run_id: The gate run; Gold's rows and commits name it.
-        first_load_seq: First load of the audited range.
-        last_load_seq: Last load of the audited range, inclusive.
-        silver_version: Delta version of silver_records that was audited, and that Gold copies from.
-        loads_version: Delta version of silver_loads that was audited.
-        failed: Names of the critical expectations that failed or errored; empty if the gate passed.
-        warned: Names of the expectations that failed or errored without being critical.
-        decision: An operator's decision on it; None if there is none.
-        rejected: The loads that operators rejected: those in the range stay out of Gold.
+    The versions are those that were audited. `failed` and `warned` name the critical and the other expectations that failed or
+    errored. Loads of the range that operators `rejected` stay out of Gold.
     """
 
     gate_run_id: str
@@ -151,7 +133,7 @@ class GateRun:
 
     @property
     def range(self) -> str:
-        """SQL condition: whether a row's load is in the range and was not rejected. Contains numbers only."""
+        """The SQL condition that a row's load is in the range and was not rejected. Contains numbers only."""
         return f"load_seq BETWEEN {self.first_load_seq} AND {self.last_load_seq} AND {self.rejected.excluded}"
 
     @property

@@ -10,16 +10,12 @@ _GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's 
 
 
 def gold_records(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_records`: Silver's columns and the gate run that published each record."""
+    """Return the contract of `gold_records`: Silver's columns and the gate run that published each record."""
     return Contract(GOLD_RECORDS, "A published record.", (*record_columns(payload_type), _GATE_RUN))
 
 
 def gold_latest(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_latest`: the latest published record of each topic and key.
-
-    Of the published records with a topic and key, the one with the highest (epoch, sequence) of each stream, and of these the
-    one with the greatest (timestamp, partition, offset). Neither the boundaries of loads nor the time of arrival matters.
-    """
+    """Return the contract of `gold_latest`: the latest published record of each topic and key."""
     grain = (
         "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the greatest "
         "(timestamp, partition, offset). A record without a key is not here; a tombstone is, its value null."
@@ -28,7 +24,7 @@ def gold_latest(payload_type: str | None = None) -> Contract:
 
 
 def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_latest_by_stream`: what `gold_latest` chooses from if more than one stream has a key."""
+    """Return the contract of `gold_latest_by_stream`: what `gold_latest` chooses from if more than one stream has a key."""
     grain = "The published record of a topic, key and stream with the highest (epoch, sequence), of keys in several streams."
     return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
 

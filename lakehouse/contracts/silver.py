@@ -22,7 +22,6 @@ FENCED = "fenced"
 REPLAY = "replay"
 
 CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, INVALID, JUMP, FENCED, REPLAY)
-"""Every class a record can end in."""
 
 WHY = {
     ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
@@ -83,7 +82,7 @@ CUTOVERS = (RESTORE, REBUILD)
 
 
 def problem_in_words(reason: str) -> str | None:
-    """What the reason of an invalid record means; None if this version does not know it.
+    """Return the meaning of an invalid record's reason; None if this version does not know it.
 
     >>> problem_in_words("producer_empty"), problem_in_words("value_undecodable")
     ('its producer could not be read: it is empty', 'its value is not of the format that `value` names')
@@ -104,10 +103,9 @@ def is_retired(row: Mapping[str, Any]) -> bool:
 
 
 def first_load(kinds: Mapping[int, str]) -> int:
-    """The first load that the ledger should hold.
+    """Return the first load that the ledger should hold: load 1, or the first load of the last rebuild.
 
-    That is load 1, or the first load of the last rebuild. A restore to one of a rebuild's loads removes the rebuild's own row,
-    so a restore may also be the reason that the first load is not 1.
+    A restore to one of a rebuild's loads removes the rebuild's own row, so it too may explain another first load.
 
     >>> [first_load({first: "records", 8: kind}) for first, kind in ((1, "release"), (4, "rebuild"), (4, "restore"))]
     [1, 4, 4]
@@ -116,11 +114,7 @@ def first_load(kinds: Mapping[int, str]) -> int:
 
 
 def is_rebuilt(kinds: Mapping[int, str], published: int) -> bool:
-    """Whether Silver was rebuilt since Gold's last publish: Gold has none of the ledger's loads.
-
-    Args:
-        kinds: The kind of each load that the ledger holds.
-        published: The last load that Gold has published; 0 if there is none.
+    """Whether Silver was rebuilt after Gold published its last load (0 for none): Gold then has none of the ledger's loads.
 
     >>> is_rebuilt({4: "records", 7: "rebuild"}, 3), is_rebuilt({4: "records", 8: "restore"}, 3)
     (True, True)
@@ -131,14 +125,9 @@ def is_rebuilt(kinds: Mapping[int, str], published: int) -> bool:
 
 
 def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]:
-    """The load numbers that the ledger should hold and does not, from the last to the first.
+    """Return the loads that the ledger should hold from `first_load` on and does not, last first.
 
-    A restore or rebuild accounts for those right before it, which it rolled back.
-
-    Args:
-        kinds: The kind of each load that the ledger holds.
-        last: The last load to check.
-        first: The first one; none before `first_load` is checked.
+    A restore or rebuild accounts for the loads right before it, which it rolled back.
 
     >>> lacking({1: "records", 4: "restore", 6: "records"}, 6)
     [5]
@@ -168,12 +157,12 @@ Ordinal = tuple[int, int]
 
 
 def stream_of(row: Mapping[str, Any] | Row) -> Stream:
-    """The stream that a row belongs to."""
+    """Return the stream of a row."""
     return row["topic"], row["partition"], row["producer"]
 
 
 def stream_text(stream: Stream) -> str:
-    """A stream in words."""
+    """Return a stream in words."""
     topic, partition, producer = stream
     return f"topic {topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
 
@@ -187,11 +176,7 @@ _EPOCH = Column("epoch", "bigint", "Epoch of the sequence; 0 where none is confi
 
 
 def record_columns(payload_type: str | None) -> tuple[Column, ...]:
-    """The columns of a kept record, as Silver and Gold share them.
-
-    Args:
-        payload_type: The SQL type of the decoded value; None if no format is configured, which gives no column.
-    """
+    """Return the columns of a kept record that Silver and Gold share, with `payload` if it has a SQL type."""
     meaning = "Decoded value; null where the value is null or cannot be decoded"
     payload = Column("payload", payload_type or "", meaning, is_checked=False)
     return (
@@ -210,8 +195,8 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 
 
 def silver_records(payload_type: str | None = None) -> Contract:
-    """The contract of `silver_records`; see `record_columns` for the payload."""
-    # The columns by which suspects are looked up.
+    """Return the contract of `silver_records`; see `record_columns` for the payload."""
+    # Suspects are looked up by these columns.
     clustered_by = ("topic", "partition", "sequence")
     meaning = "Null, but where key, value and headers were erased: the load that did it, and the last decided offset by then"
     columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))

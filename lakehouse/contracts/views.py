@@ -1,25 +1,6 @@
-"""Views over the tables, in SQL that both Spark and DuckDB understand.
+"""Views over the tables, in SQL that both Spark and DuckDB understand; docs/queries.md lists their grain and columns.
 
-`tidemark sql` has them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1. Grain
-and columns:
-
-- `watermark_status`: a stream. topic, partition, producer; epoch, high_watermark, last_offset (of its last decided record),
-  load_seq (the load that moved it last), updated_at; and over all its loads: loads (how many), records, accepted, duplicate,
-  late, collision, invalid, jump, fenced, replay, missing (at most 2^63-1), jumps_forward, jumps_backward (all bigint).
-- `duplicates_by_partition`: a partition. topic, partition; records, duplicate, late (bigint), duplicate_share, late_share
-  (double), last_duplicate_at (when the last load that had a duplicate was claimed; null if none had).
-- `quarantine_open`: a record, or block of records, that waits for a decision. topic, partition, producer, epoch, class,
-  reason, first_offset, last_offset, first_sequence, last_sequence, records (bigint), load_seq (the load that kept it out),
-  kept_out_at.
-- `gate_history`: an expectation in a gate run. gate_run_id, first_load_seq, last_load_seq, evaluated_at, gate_passed (whether
-  the whole gate run did), expectation, column, severity, outcome, observed, expected.
-- `lag`: a partition in Bronze. topic, partition; bronze_offset (the last one in Bronze), decided_offset (the last one that
-  Silver decided, inclusive; null before the first), offsets (bigint: how many lie between the two, including those that
-  transactions left). `tidemark report` asks for Kafka's own end.
-- `silver_last_accepted`: a stream that has accepted a record. topic, partition, producer, epoch, sequence (the last accepted
-  ones: Kafka may hold newer ones), last_offset, updated_at.
-- `silver_missing`: an unbroken range of sequences of a contiguous stream that Silver lacks. topic, partition, producer, epoch,
-  first_sequence, last_sequence, sequences (how many), load_seq (the load that stepped over them).
+`tidemark sql` has them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1.
 """
 
 from __future__ import annotations
@@ -58,7 +39,7 @@ _GAPS = {
     "spark": "{loads} LATERAL VIEW explode(missing_ranges) AS gap",
     "duckdb": "(SELECT *, unnest(missing_ranges) AS gap FROM {loads})",
 }
-"""A ledger row per missing range: the only thing that the two dialects write differently."""
+"""A ledger row per missing range: the only part that the two dialects write differently."""
 
 _SUMMED = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
 _SUM = {
@@ -130,7 +111,7 @@ _LAST_ACCEPTED = """
     FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
 """
 
-# Each sequence of a range that Silver has by now, in order or late, cuts it: what lies between two cuts is missing.
+# Records that Silver has by now, in order or late, cut a range into parts; these are missing.
 _MISSING = """
     WITH gaps AS (
       SELECT topic, partition, producer, load_seq, gap.epoch AS epoch, gap.first_sequence AS first_missing,
@@ -166,12 +147,7 @@ _QUERIES = {
 
 
 def queries(dialect: Dialect, table: Callable[[str], str] = str) -> dict[str, str]:
-    """The query of each view, by the view's name.
-
-    Args:
-        dialect: The SQL dialect.
-        table: How to write a table's name; bare by default.
-    """
+    """Return the query of each view by its name. `table` writes a table's name; bare by default."""
     tables = {name: table(name) for read in READ_BY.values() for name in read}
     gaps = _GAPS[dialect].format(loads=tables[SILVER_LOADS])
     return {name: query.format(**_WORDS, **tables, gaps=gaps) for name, query in _QUERIES.items()}

@@ -1,5 +1,1 @@
-"""Delta tables.
-
-`tables` creates, reads and writes them through Spark; `small_tables` reads the small ones, without Spark if it can.
-Nothing else speaks Delta's dialect.
-"""
+"""Delta tables: `tables` uses Spark, `small_tables` does without if it can. Nothing else speaks Delta's dialect."""

@@ -13,12 +13,9 @@ if TYPE_CHECKING:
 
 
 def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | None:
-    """The fields to add, each with its type and place, in the order to add them in; None if the types differ otherwise.
+    """Return the fields to add, with type and place, in the order to add them; None if the types differ otherwise.
 
-    Args:
-        there: The column's type.
-        wanted: The type that it should have: the same fields in the same order, and others between and after them.
-        path: The column's name, quoted.
+    `wanted` has the fields of `there` in the same order, and others between and after them. `path` is the quoted column.
 
     >>> from pyspark.sql.types import DateType, IntegerType
     >>> old = StructType().add("a", IntegerType()).add("l", ArrayType(StructType().add("b", IntegerType())))
@@ -73,7 +70,6 @@ def _of_struct(there: StructType, wanted: StructType, path: str) -> list[str] | 
 
 
 def _sql(kind: DataType) -> str:
-    """A type as SQL, with its names quoted."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What Spark raises. Classic PySpark passes on what it has no class for (Delta's conflicts, a missing file) as Py4J's."""
+"""What Spark raises. Classic PySpark raises Py4J's where it has no class (Delta's conflicts, a missing file)."""
 
 UNDONE = "tidemark_undone"
 """The message of a guarded write that fails, see `lakehouse.protocol.cutover_fence`."""
@@ -81,7 +81,7 @@ def is_no_table(error: AnalysisException) -> bool:
 
 
 def raise_if_conflict(error: Exception, table: Table) -> None:
-    """Turn Delta's conflicts between writers into Tidemark's errors; return if the error is another.
+    """Raise Tidemark's error for a conflict between writers; return if the error is another.
 
     Raises:
         AnotherWriterError: The error is such a conflict.
@@ -104,7 +104,7 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
 
 
 def unsupported(error: Exception, table: Table) -> TableStateError | None:
-    """The error to raise instead if the session cannot work with a table's features of Delta; None if the cause is another."""
+    """Return the error for a table with features of Delta that this session lacks; None if the cause is another."""
     lines = [line for line in whole_text(error).splitlines() if any(sign in line for sign in _UNSUPPORTED)]
     if not lines:
         return None

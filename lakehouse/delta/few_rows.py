@@ -1,7 +1,6 @@
-"""Read a few rows of a Delta table in a local folder without Spark, where its statistics show that few files hold them.
+"""Reads a few rows of a Delta table in a local folder without Spark, if its statistics show that few files hold them.
 
-A query over a table costs Spark some tenths of a second before it reads a row, most of them for the table's log. What is not
-few, or cannot be read here, is left to Spark. See `lakehouse.delta.local_files`, which this builds on.
+A query costs Spark some tenths of a second before it reads a row. More rows, or unreadable ones, are left to Spark.
 """
 
 from __future__ import annotations
@@ -33,25 +32,22 @@ if TYPE_CHECKING:
     """The lowest and the highest value of some columns. A row is in the box if each of its values is one of them or between."""
 
 _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
-"""What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
+"""The most that is opened, read or found. Beyond that Spark is the faster reader, and has the memory."""
 _DECODED = 4
 """Limit on the decoded size, as a multiple of the size in the files."""
 _MOST_PATHS = 32
-"""Of more paths Spark looks at the files in a job."""
+"""For more paths Spark runs a job to list the files."""
 _GLOB = frozenset("[]{}*?\\")
-"""What Spark takes for a pattern in a path."""
+"""Characters that Spark takes for a pattern in a path."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many rows are few.
+    """How many rows are few: at most `rows`, and `bytes` both in the files before compression and of the rows found.
 
-    Attributes:
-        rows: The most rows. More of them are faster with Spark if it is to have them anyway.
-        at_once: Rows that are read before their size is looked at: a value of a megabyte may be in each, unless none is read.
-        bytes: The most bytes, in the files before compression, and of the rows found.
-        texts: Columns that are read as dictionaries.
+    `at_once` rows are read before their size is checked: each may have a value of a megabyte. `texts` are columns that are
+    read as dictionaries.
     """
 
     rows: int = 10_000
@@ -61,37 +57,19 @@ class Limits:
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
-    """The rows that are in one of some boxes, as of the table's latest version.
-
-    Args:
-        table: The table.
-        columns: The columns to read.
-        boxes: The boxes. A row with null in one of their columns is in none of them.
-
-    Returns:
-        The rows, in no particular order; None if they cannot be read here, or are not few.
-    """
+    """Return the rows in any of the boxes, as of the latest version; None if they cannot be read here, or are not few."""
     return _few(table, columns, boxes, None, is_outside=False, limits=Limits())
 
 
 def outside(
     table: Table, columns: Sequence[str], boxes: Sequence[Box], *, version: int, limits: Limits | None = None
 ) -> pa.Table | None:
-    """The rows that are in none of some boxes, as of one version. Otherwise as `within`."""
+    """Return the rows in none of the boxes, as of one version; otherwise as `within`."""
     return _few(table, columns, boxes, version, is_outside=True, limits=limits or Limits())
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
-    """A table as of one version, for more than one query: its rows as a local relation if they are few.
-
-    Else it is read by its files if those are few, see `files`; else by Delta.
-
-    Args:
-        spark: The session.
-        table: The table, which must exist.
-        version: The version.
-        without: The rows that are not asked for. They are in the frame all the same if the others are not few.
-    """
+    """Return a version of a table for several queries: few rows outside `without` as a local relation, else all of it."""
     whole = files(spark, table, version=version, without=without) or tables.read(spark, table, version=version)
     rows = outside(table, whole.columns, without, version=version)
     if rows is None or not rows.num_rows:
@@ -100,19 +78,7 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
 
 
 def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
-    """A table as of one version, as the files that may hold a row outside of some boxes; for a query without Delta.
-
-    Delta would compute the table's state first, by a query of its own.
-
-    Args:
-        spark: The session.
-        table: The table.
-        version: The version.
-        without: The rows that are not asked for. Those of them that share a file with others are in the frame all the same.
-
-    Returns:
-        The rows; None if they cannot be read so, or are in many files.
-    """
+    """Return the few files that may hold rows outside the boxes as a frame that needs no query of Delta's; or None."""
     if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
         return None
     with suppress(*local_files.ERRORS):
@@ -125,7 +91,7 @@ def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[
 
 
 def but(column: str, first: int, last: int) -> list[Box]:
-    """The boxes of all whole numbers in a column except those from first to last."""
+    """Return the boxes of all whole numbers in a column except those from first to last."""
     return [{column: (_LOWEST, first - 1)}, {column: (last + 1, _HIGHEST)}]
 
 
@@ -147,7 +113,7 @@ def _few(  # noqa: PLR0913 -- what is asked for and how much of it, each by name
 
 
 def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
-    """The files that may hold a row that is asked for: those that reach into a box, or those that no box holds as a whole."""
+    """Return the files that may hold a wanted row: those that reach into a box, or that no box holds as a whole."""
     columns = dict.fromkeys(column for box in boxes for column in box)
     named = [f"{statistic}.{column}" for statistic in ("min", "max", "null_count") for column in columns]
     log = local_files.statistics(table, "path", *named)
@@ -161,7 +127,7 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
     def most(column: str) -> pa.ChunkedArray:
         return log[f"max.{column}"]
 
-    # A text's statistics are cut: the least is lower then and the most higher, which is safe both ways.
+    # Statistics of long texts are cut, to a lower minimum and a higher maximum: safe both ways.
     ends = (least, most) if is_outside else (most, least)
     lies_in = [_ends(*ends, box) for box in boxes]
     if is_outside:
@@ -172,7 +138,7 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
 
 
 def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> list[Any]:
-    """For each end of a box whether a value lies on its side; the values to compare are given by column."""
+    """Return for each end of a box whether a value is on its side. The values to compare are given by column."""
     lowest = [pc.greater_equal(low(column), value) for column, (value, _) in box.items()]
     return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items())]
 
@@ -186,7 +152,7 @@ def _any(conditions: Sequence[Any]) -> Any:
 
 
 def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:
-    """As a balanced tree: an expression over a thousand boxes would nest too deeply."""
+    """Fold as a balanced tree: an expression over a thousand boxes would nest too deeply."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
@@ -196,15 +162,18 @@ def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> 
 def _read(
     dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_asked: pc.Expression, limits: Limits
 ) -> pa.Table | None:
-    """The rows; None if too much has to be read for them, by what the files say and by what comes.
+    """Read the rows; None if they are too many or too large, by the files' metadata or while reading.
 
-    A value that repeats is kept once in a file, and comes as often as it was written. So rows are read some at a time, which
-    Arrow's scan of a dataset does not: it reads all of a file's part before it gives the first.
+    A repeated value is kept once in a file, but decoded each time. Rows are read in small batches: Arrow's scan of a dataset
+    decodes a whole part of a file before it gives a row.
     """
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     groups = [group for part in parts for group in part.row_groups]
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
-    if sum(group.num_rows for group in groups) > limits.rows or sum(_bytes(part, names) for part in parts) > limits.bytes:
+    if (
+        sum(group.num_rows for group in groups) > limits.rows
+        or sum(_uncompressed_bytes(part, names) for part in parts) > limits.bytes
+    ):
         return None
     encoded = {name: pa.dictionary(pa.int32(), pa.string()) for name in limits.texts}
     schema = pa.schema([pa.field(name, encoded.get(name, dataset.schema.field(name).type)) for name in names])
@@ -219,15 +188,14 @@ def _read(
     return None if found.nbytes > limits.bytes else found
 
 
-def _bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
-    """How long some columns of a file's part are, as they are in the file before its compression."""
+def _uncompressed_bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
     groups = [part.metadata.row_group(group.id) for group in part.row_groups]
     chunks = (group.column(nth) for group in groups for nth in range(group.num_columns))
     return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names)
 
 
 def _batches(part: ds.ParquetFileFragment, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """The rows of a file's part, some at a time; a column that the file lacks is null."""
+    """Read a file's part in batches; a column that the file lacks is null."""
     groups = [group.id for group in part.row_groups]
     with pq.ParquetFile(part.path, read_dictionary=limits.texts, page_checksum_verification=True) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]

@@ -1,7 +1,7 @@
-"""Read a small Delta table in a local folder without Spark: delta-rs finds its files, Arrow reads them.
+"""Reads a small Delta table in a local folder without Spark: delta-rs finds its files, Arrow reads them.
 
-A query for a few rows costs Spark two jobs or more, for the table's log and for its files, and each of them more than the rows.
-What cannot be read here, for whatever reason, is left to Spark, which says what is wrong: see `lakehouse.delta.small_tables`.
+A query costs Spark two jobs or more, and each costs more than a few rows. A function returns None for a table that does not
+exist or cannot be read here: Spark then says what is wrong, see `lakehouse.delta.small_tables`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
-"""What a table that is not there, or cannot be read here, ends in."""
+"""The errors of a table that does not exist or cannot be read here."""
 _FORMAT = ds.ParquetFileFormat(
     # As Spark does, see `lakehouse.spark.session`.
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -33,17 +33,7 @@ From = tuple[str, int]
 
 
 def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, version: int | None = None) -> pa.Table | None:
-    """The table's rows, in no particular order.
-
-    Args:
-        folder: The table's folder.
-        columns: The columns.
-        start: Which rows to return; None for all. The log's statistics tell which files lie below it and are not opened.
-        version: The table's version; None for the latest.
-
-    Returns:
-        The rows; None if the table does not exist or cannot be read here.
-    """
+    """Return the table's rows, in no particular order. Files that lie below `start` by the log's statistics are not opened."""
     with suppress(*ERRORS):
         table = opened(folder, version)
         return _read(folder, table, _files(table, start), columns, pc.field(start[0]) >= start[1] if start else None)
@@ -51,11 +41,7 @@ def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, ver
 
 
 def last(folder: Path, columns: Sequence[str], *, by: str) -> pa.Table | None:
-    """The rows with the highest value in a column; opens only files that may hold it by the log's statistics.
-
-    Returns:
-        The rows, none if the table is empty; None if the table does not exist or cannot be read here.
-    """
+    """Return the rows with the highest value in a column. Opens only files that may hold it by the log's statistics."""
     with suppress(*ERRORS):
         table = opened(folder)
         files = _statistics(table, "path", f"max.{by}")
@@ -67,11 +53,7 @@ def last(folder: Path, columns: Sequence[str], *, by: str) -> pa.Table | None:
 
 
 def highest(folder: Path, column: str) -> int | None:
-    """The highest number in a column, by the log's statistics; 0 if no row has one.
-
-    Returns:
-        The number; None if the table does not exist, or its log does not say.
-    """
+    """Return the highest number in a column by the log's statistics, 0 if no row has one; None if the log does not say."""
     with suppress(*ERRORS):
         found = _statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
         values = [value for value, nulls, records in found if records is None or nulls is None or nulls < records]
@@ -80,11 +62,7 @@ def highest(folder: Path, column: str) -> int | None:
 
 
 def may_hold(folder: Path, column: str, text: str) -> bool | None:
-    """Whether a row may have a short text in a column, by the log's statistics.
-
-    Returns:
-        False if no file can hold it; None if the table does not exist, or its log does not say.
-    """
+    """Whether a row may have a short text in a column, by the log's statistics; None if the log does not say."""
     with suppress(*ERRORS):
         found = _statistics(opened(folder), f"min.{column}", f"max.{column}")
         return None if any(None in bounds for bounds in found) else any(low <= text <= high for low, high in found)
@@ -92,14 +70,14 @@ def may_hold(folder: Path, column: str, text: str) -> bool | None:
 
 
 def properties(folder: Path) -> dict[str, str] | None:
-    """The table's properties; None if it does not exist or its log cannot be read here."""
+    """Return the table's properties."""
     with suppress(*ERRORS):
         return dict(DeltaTable(folder).metadata().configuration)
     return None
 
 
 def has_own_features(folder: Path) -> bool:
-    """Whether the table needs only features of Delta that Tidemark's tables have, and has that of a change feed if it is on."""
+    """Whether the table needs only the Delta features of Tidemark's tables, and has that of a change feed if it is on."""
     with suppress(*ERRORS):
         needed, has_feed = DeltaTable(folder).protocol(), (properties(folder) or {}).get("delta.enableChangeDataFeed") == "true"
         features = {*(needed.writer_features or [str(needed.min_writer_version)])}
@@ -108,14 +86,14 @@ def has_own_features(folder: Path) -> bool:
 
 
 def sizes(folder: Path) -> list[int] | None:
-    """The bytes of each data file; None if the table does not exist or its log cannot be read here."""
+    """Return the bytes of each data file."""
     with suppress(*ERRORS):
         return [size for (size,) in _statistics(DeltaTable(folder), "size_bytes")]
     return None
 
 
 def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]] | None:
-    """The bytes of each data file, the table's properties and its columns, of one version; None if it cannot be read here."""
+    """Return the bytes of each data file, the table's properties and its columns, of one version."""
     with suppress(*ERRORS):
         table = DeltaTable(folder)
         sizes = [size for (size,) in _statistics(table, "size_bytes")]
@@ -124,15 +102,15 @@ def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]]
 
 
 def unneeded(folder: Path) -> int | None:
-    """How many files no version within the table's own retention uses, or ever had; None if it cannot be read here."""
+    """Count the files that no version within the table's own retention uses."""
     with suppress(*ERRORS):
-        # It names those too that the log calls removed, and that a VACUUM has taken away already.
+        # delta-rs also names removed files that a VACUUM has already deleted.
         return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
     return None
 
 
 def last_transaction(folder: Path, app_id: str) -> int | None:
-    """The last version of an application, however old its commit; -1 for none, None if the table cannot be read here."""
+    """Return the last version of an application, however old its commit; -1 for none."""
     with suppress(*ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
         return -1 if version is None else version
@@ -140,11 +118,7 @@ def last_transaction(folder: Path, app_id: str) -> int | None:
 
 
 def opened(folder: Path, version: int | None = None) -> DeltaTable:
-    """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns.
-
-    Raises:
-        DeltaError: The table does not exist, or needs a newer reader.
-    """
+    """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns; or raise a `DeltaError`."""
     table = DeltaTable(folder, version=version)
     if table.protocol().min_reader_version > 1:
         raise DeltaError("Its files alone do not say what its rows are.")
@@ -158,7 +132,7 @@ def _read(
 
 
 def dataset(folder: Path, table: DeltaTable, files: Sequence[str]) -> ds.Dataset:
-    """Some files of a table, as the log names them."""
+    """Return some files of a table, by their names in the log."""
     schema = pa.schema(table.schema().to_arrow())
     return ds.dataset([str(folder / unquote(file)) for file in files], schema=schema, format=_FORMAT)
 
@@ -171,12 +145,11 @@ def _files(table: DeltaTable, start: From | None) -> list[str]:
 
 
 def _statistics(table: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
-    """The rows of `statistics`."""
     return list(zip(*(column.to_pylist() for column in statistics(table, *names).columns), strict=True))
 
 
 def statistics(table: DeltaTable, *names: str) -> pa.Table:
-    """These statistics of each file, as the log has them; null for what it lacks."""
+    """Return these statistics of each file; null for those that the log lacks."""
     found = pa.table(table.get_add_actions(flatten=True))
     nothing = pa.nulls(found.num_rows)
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})

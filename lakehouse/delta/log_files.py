@@ -1,7 +1,7 @@
-"""The files of a Delta table, in a folder or a store: which are live, missing, cut, or only of earlier versions.
+"""The files of a Delta table, in a folder or a store: which are live, missing, cut, or only of earlier versions. No Spark.
 
-Delta reads some damage without an error: an emptied last log file is an empty commit, and without its last log file a table is
-at the version before. Needs no Spark.
+Delta reads some damage without an error. An emptied last log file is an empty commit; without its last log file a table is at
+the version before.
 """
 
 from __future__ import annotations
@@ -36,12 +36,9 @@ Action = dict[str, Any]
 
 @dataclass
 class Log:
-    """The state of a table according to its log, and the size in bytes of all its files.
+    """A table's state by its log, and the size in bytes of all its files. The version is -1 without a commit.
 
-    Attributes:
-        version: The last version; -1 if there is none.
-        files: Path and size in bytes of each live data file; None if the log is damaged, or starts with a checkpoint of a form
-            that is not read here.
+    `files` has the bytes of each live data file; None if the log is damaged, or its checkpoint has a form not read here.
     """
 
     version: int = -1
@@ -86,7 +83,7 @@ class Append:
 
 
 def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """The last commit of a table, if it is a transaction's append, says what it added, and all its files are there."""
+    """Return the last commit if it is this transaction's append, says what it added, and all its files are there."""
     try:
         actions = _actions(table, last_version(table))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -102,12 +99,12 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
 
 
 def _actions(table: Path, version: int) -> list[Action]:
-    """The actions of a version. Raises OSError if it is gone, ValueError if its file is damaged."""
+    """Return the actions of a version; raise an OSError if it is gone, a ValueError if its file is damaged."""
     return [json.loads(line) for line in (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()]
 
 
 def last_version(table: Path) -> int:
-    """The last version of a table, by the names of its commit files; -1 if there is none."""
+    """Return the last version of a table, by the names of its commit files; -1 if there is none."""
     with suppress(OSError):
         names = os.listdir(table / "_delta_log")  # noqa: PTH208 -- 35,000 in a month, and a path for each takes longer
         return int(max(filter(_COMMIT.fullmatch, names), default="-1").removesuffix(".json"))
@@ -115,11 +112,11 @@ def last_version(table: Path) -> int:
 
 
 def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
-    """Version and `commitInfo` of a table's last commits, newest first; None if there is none, or one has no `commitInfo`."""
+    """Return version and `commitInfo` of the last commits, newest first; None if there is none, or one has no `commitInfo`."""
     folder, found = table / "_delta_log", []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
-            # Only up to the line that is asked for: a commit may have thousands behind it.
+            # Parse up to the commitInfo line: a commit may have thousands of lines after it.
             actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
             found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
         except FileNotFoundError:
@@ -130,7 +127,7 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
 
 
 def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
-    """The live data files that are missing, or not as long as the log says."""
+    """Yield the live data files that are missing, or not as long as the log says."""
     for name, size in (log.files or {}).items():
         if "://" in name or name.startswith(("/", "file:")):
             continue  # of a clone: the file belongs to another table
@@ -141,10 +138,9 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 
 
 def old_files(table: Files) -> list[str] | None:
-    """The files that only earlier versions of a table had: those that are left, and those that its log still names.
+    """Return the files of earlier versions only: those that are left, and those that the log still names.
 
-    A log file from before the last checkpoint counts too: with it an earlier version may be read. None if the log is damaged,
-    or starts with a checkpoint that is not read here.
+    Log files from before the last checkpoint count too. None if the log is damaged, or has a checkpoint that is not read here.
     """
     log, folder = read_log(table), table.below("_delta_log")
     if log.files is None or log.violations:
@@ -163,7 +159,7 @@ def old_files(table: Files) -> list[str] | None:
 
 
 def before(names: Iterable[str], version: int) -> list[str]:
-    """The files of a log that belong to versions before this one, in their order, and those that crashed writers left.
+    """Return the log files of versions before this one, in their order, and those that crashed writers left.
 
     >>> before([f"{1:020}.json", f".{2:020}.json.0b3d.tmp", f"{2:020}.json", "_last_checkpoint"], 2)
     ['.00000000000000000002.json.0b3d.tmp', '00000000000000000001.json']
@@ -173,13 +169,12 @@ def before(names: Iterable[str], version: int) -> list[str]:
 
 
 def before_checkpoint(names: Iterable[str]) -> list[str]:
-    """The files of a log from before its last complete checkpoint."""
+    """Return the log files from before the last complete checkpoint."""
     found = list(names)
     return before(found, _last_checkpoint(found))
 
 
 def _paths(actions: Iterable[Action]) -> Iterator[str]:
-    """The files that actions add, remove or name as change data."""
     for action in actions:
         for kind in ("add", "remove", "cdc"):
             if (named := action.get(kind)) and named["path"] is not None:
@@ -232,7 +227,6 @@ def _where(folder: Files, commit: str) -> str:
 
 
 def _lines(folder: Files, name: str, log: Log) -> list[Action] | None:
-    """The actions of a commit; None if its file is damaged."""
     where = _where(folder, name)
     with folder.open(name) as file:
         text = file.read()
@@ -260,7 +254,7 @@ def _apply(actions: Iterable[Action], log: Log) -> None:
 
 
 def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:
-    """Commits that are gone and left other files behind, which Delta writes only after the commit."""
+    """Yield commits that are gone but left other files, which Delta writes only after the commit."""
     traces: dict[int, str] = {}
     for name in names:
         if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:

@@ -1,7 +1,7 @@
-"""Maintenance of one table: retention, small files, files of old versions. Every step is a commit of Delta's own.
+"""Maintenance of one table: retention, small files, files of old versions. Each step is one of Delta's commits.
 
-None of them changes what the table holds. Compaction clusters rows by the columns that the contract names, and leaves alone
-what has reached a certain size, so that the work grows with the new data: docs/decisions/0017-maintenance.md.
+Compaction clusters rows by the columns that the contract names. It leaves full files alone, so that the work grows with
+the new data (docs/decisions/0017-maintenance.md).
 """
 
 from __future__ import annotations
@@ -34,14 +34,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class State:
-    """A table as of its latest version.
-
-    Attributes:
-        files: Its data files.
-        bytes: Their size.
-        properties: Its Delta properties.
-        columns: Its columns.
-    """
+    """A table as of its latest version: number and bytes of its data files, properties and columns."""
 
     files: int
     bytes: int
@@ -50,7 +43,7 @@ class State:
 
 
 def state(spark: SparkSession, table: Table) -> State:
-    """What the log says of the table's latest version; read without Spark in a local folder."""
+    """Return the state of the table's latest version, without Spark in a local folder."""
     if (folder := table.local_folder) is not None and (found := local_files.described(folder)) is not None:
         sizes, properties, columns = found
         return State(len(sizes), sum(sizes), properties, columns)
@@ -59,14 +52,12 @@ def state(spark: SparkSession, table: Table) -> State:
 
 
 def lacking(table: Table, found: State) -> dict[str, str]:
-    """The properties that the table should have, but lacks or has with another value."""
+    """Return the properties that the table should have, but lacks or has with another value."""
     return {name: value for name, value in fitting(table.properties, found).items() if found.properties.get(name) != value}
 
 
 def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
-    """The properties, with statistics of the table's own columns only: Delta refuses to keep any of others.
-
-    A table of an earlier version gains its contract's new columns with the next write, and may be maintained before that.
+    """Return the properties, with statistics of existing columns only, as Delta requires. Writes add columns to old tables.
 
     >>> found = State(files=1, bytes=1, properties={}, columns=("topic", "offset"))
     >>> fitting({"delta.dataSkippingStatsColumns": "topic,offset,sequence"}, found)
@@ -77,17 +68,13 @@ def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
 
 
 def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) -> None:
-    """Remove properties from the table.
-
-    Raises:
-        AnotherWriterError: Another writer committed at the same time.
-    """
+    """Remove properties from the table; raise an `AnotherWriterError` if another writer commits at the same time."""
     listed = ", ".join(map(sql_text, names))
     tables.execute(spark, f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ({listed})", table)
 
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
-    """Count the files that compaction considers: those below the size. A single one is left as it is."""
+    """Count the files below the size. Compaction leaves a single one as it is."""
     if (folder := table.local_folder) is not None and (sizes := local_files.sizes(folder)) is not None:
         return sum(size < file_mib * _MIB for size in sizes)
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
@@ -95,11 +82,7 @@ def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
 
 
 def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
-    """Merge small files, up to a size; commits nothing if there is only one or none.
-
-    Raises:
-        AnotherWriterError: Another writer removed files at the same time; the table is as that writer left it.
-    """
+    """Merge small files up to a size, if there are several; raise an `AnotherWriterError` if another writer removes some."""
     size = file_mib * _MIB
     sizes = {"minFileSize": size, "maxFileSize": size, "clustering.mergeStrategy.minCubeSize.threshold": _FILES_IN_CUBE * size}
     with _configured(spark, {f"{_OPTIMIZE}.{name}": str(value) for name, value in sizes.items()}):
@@ -122,10 +105,7 @@ def vacuum(spark: SparkSession, table: Table) -> None:
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set what these commands read only from the session, and restore it afterwards.
-
-    On a platform that fixes such a setting (Databricks serverless), the platform's value holds.
-    """
+    """Set what these commands read only from the session, unless the platform fixes it (Databricks serverless)."""
     before: dict[str, str | None] = {}
     for name, value in settings.items():
         try:

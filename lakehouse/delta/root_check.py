@@ -1,7 +1,4 @@
-"""Looks at the root of a lakehouse without Spark: which tables are there and whose, and whether commits overwrite nobody's.
-
-The second is tried: an object is written, and written again on the condition that it is not there. It is removed afterwards.
-"""
+"""Checks a lakehouse's root without Spark: its tables, their owner, and whether a commit can overwrite another."""
 
 from __future__ import annotations
 
@@ -30,22 +27,15 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
-"""What a root that cannot be read or written ends in."""
+"""The errors of a root that cannot be read or written."""
 _REQUEST, _RETRIES = "20s", 2
-"""How long a store is waited for, and how often it is asked again. By default for three minutes."""
+"""How long a store is waited for, and how often it is asked again. By default that takes three minutes."""
 _PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout": "30s"}
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a root holds.
-
-    Attributes:
-        is_there: Whether the root exists; a store has no empty folders, so there it exists with its first object.
-        ours: The tables that have the names of Tidemark's.
-        others: Further Delta tables, which are not the config's models.
-        owner: The pipeline that Bronze names as its own; None if it names none, does not exist, or cannot be read.
-    """
+    """The Delta tables of a root: Tidemark's, others, and Bronze's owner. In a store a root exists with its first object."""
 
     is_there: bool
     ours: list[str]
@@ -54,15 +44,7 @@ class Found:
 
 
 def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
-    """Look which Delta tables lie directly under a root in files.
-
-    Args:
-        lakehouse: The lakehouse, whose tables are in files.
-        models: The names of the config's models.
-
-    Raises:
-        Any of ERRORS: The root cannot be read.
-    """
+    """Find the Delta tables directly under a root in files. Raises any of ERRORS."""
     names = table_names(lakehouse)
     tables = names or []
     ours = [name for name in TABLE_NAMES if name in tables]
@@ -79,25 +61,19 @@ def _owner(lakehouse: Lakehouse) -> str | None:
 
 
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:
-    """Whether a second commit of the same version is refused where the tables are, by trying it.
+    """Whether a second commit of the same version is refused where the tables are, by trying it. Raises any of ERRORS.
 
-    In a folder, a file is linked twice to one name, as commits are; in a store, an object is put twice, if it is absent.
-    Makes no folder: a root that is not there yet is tried in the nearest folder above it.
-
-    Returns:
-        None where a folder has no links: there, commits are renamed, and only the lock on the root keeps writers apart.
-
-    Raises:
-        Any of ERRORS: Nothing can be written there.
+    In a folder, a file is linked twice to one name, as commits are. In a store, an object is put twice, if it is absent. A
+    root that does not exist is tried in the nearest folder above it. None if a folder has no links: commits are renamed there,
+    and only the lock on the root separates writers.
     """
     name = f"_check-{secrets.token_hex(8)}"
     if lakehouse.local_root is None:
         return _is_exclusive_in_store(_storage(lakehouse), str(lakehouse.root), name)
-    return _is_exclusive_in_folder(_nearest(lakehouse.local_root) / f".{name}")
+    return _is_exclusive_in_folder(_nearest_existing(lakehouse.local_root) / f".{name}")
 
 
-def _nearest(path: Path) -> Path:
-    """The folder, or what there is of the path to it."""
+def _nearest_existing(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if each.exists())
 
 

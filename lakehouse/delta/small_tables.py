@@ -25,7 +25,7 @@ Row = dict[str, Any]
 def read(
     spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
 ) -> list[Row]:
-    """Some rows of a table, in no particular order; see `read_arrow`."""
+    """Return some rows of a table, in no particular order; see `read_arrow`."""
     rows: list[Row] = read_arrow(spark, table, columns, start=start, version=version).to_pylist()
     return rows
 
@@ -39,16 +39,7 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
     version: int | None = None,
     contract: Contract | None = None,
 ) -> pa.Table:
-    """Some rows of a table, in no particular order, as Arrow: for tables with a row for each of many streams.
-
-    Args:
-        spark: The session.
-        table: The table. It must exist, unless its contract is given.
-        columns: The columns to read.
-        start: A whole-number column and its lowest value to return; None for all rows.
-        version: The table's version; None for the latest.
-        contract: The table's contract, if a table that does not exist counts as one without rows.
-    """
+    """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a table that does not exist has none."""
     folder = table.local_folder
     rows = local_files.rows(folder, columns, start=start, version=version) if folder is not None else None
     if rows is None:
@@ -61,7 +52,7 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
 
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
-    """The rows with the highest value in a column, which must be one of those read; none if the table is empty."""
+    """Return the rows with the highest value in a column, which must be one of those read; none if the table is empty."""
     folder = table.local_folder
     rows = local_files.last(folder, columns, by=by) if folder is not None else None
     if rows is None:
@@ -80,7 +71,7 @@ def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
 
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
-    """The highest number in a column, by the files' statistics if they say; 0 if there is none, or no table."""
+    """Return the highest number in a column, by the files' statistics if they say; 0 if there is none, or no table."""
     if (folder := table.local_folder) is not None and (found := local_files.highest(folder, column)) is not None:
         return found
     rows = tables.found(spark, table)

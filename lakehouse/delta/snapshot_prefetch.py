@@ -1,7 +1,6 @@
-"""Compute the snapshots of tables that are about to be written while other work runs.
+"""Computes the snapshots of tables that are about to be written while other work runs.
 
-After a commit Delta knows the log's files but not the table's state: it runs a query for that when the next append with a
-transaction, MERGE or replacement needs it. Prefetched, the state waits in Delta's cache.
+After a commit Delta queries the table's state only when the next append with a transaction, MERGE or replacement needs it.
 """
 
 from __future__ import annotations
@@ -21,16 +20,12 @@ if TYPE_CHECKING:
 
 
 Prefetch: TypeAlias = "Callable[[Sequence[Table]], None]"
-"""Begins to compute the snapshots of tables."""
+"""Starts to compute the snapshots of tables."""
 
 
 @contextmanager
 def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
-    """Give a function that computes tables' snapshots while the `with` block runs; wait for them at its end.
-
-    Changes no table and no result. An error is ignored here: it recurs, and is reported, when the table is written. A table
-    that is written before its snapshot is there waits for it, as it would without.
-    """
+    """Yield a function that computes snapshots while the block runs. It ignores errors: they recur at the table's write."""
     threads: list[Thread] = []
 
     def prefetch(tables: Sequence[Table]) -> None:

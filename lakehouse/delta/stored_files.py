@@ -20,36 +20,23 @@ if TYPE_CHECKING:
 
 
 class Files(Protocol):
-    """All files under a place, those of its folders too; it need not exist."""
+    """All files under a place, also those in its folders; it need not exist."""
 
     @property
     def place(self) -> str:
-        """The place, as an operator names it."""
+        """The place, in an operator's terms."""
 
     def below(self, name: str) -> Files:
-        """The files of a folder in it."""
+        """Return the files of a folder in it."""
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of each file, by its path from here.
-
-        Raises:
-            OSError: They cannot be listed.
-        """
+        """Return the bytes of each file, by its path from here. Raises an OSError."""
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a file to be read, from any position.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            OSError: It cannot be read.
-        """
+        """Open a file to be read from any position; raise a FileNotFoundError or another OSError."""
 
     def remove(self, name: str) -> None:
-        """Remove a file.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Remove a file. Raises an OSError."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +80,7 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class StoreFiles:
-    """Objects under a prefix of a store.
-
-    Attributes:
-        storage: How the store is reached.
-        place: The URI.
-    """
+    """Objects under a prefix of a store, the URI `place`."""
 
     storage: Storage
     place: str
@@ -117,7 +99,7 @@ class StoreFiles:
         return dict(sorted(found.items()))
 
     def open(self, name: str) -> IO[bytes]:
-        """See `Files`. It is fetched whole, once, to a file of this machine that has no name."""
+        """See `Files`. The object is fetched whole to a local file without a name."""
         with self.storage.files().open_input_stream(f"{self._path}/{name}") as there:
             here = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 -- the caller closes it
             shutil.copyfileobj(there, here)
@@ -134,12 +116,7 @@ class StoreFiles:
 
 
 def table_names(lakehouse: Lakehouse) -> list[str] | None:
-    """The Delta tables directly under a root in files: those with a commit or a checkpoint. None if nothing is there.
-
-    Raises:
-        ValueError: The tables are not in files.
-        OSError or DeltaError: The store cannot be read.
-    """
+    """Return the Delta tables directly under a root in files, or None. Raises an OSError or a DeltaError."""
     if (root := lakehouse.local_root) is not None:
         logs = root.glob("[!_.]*/_delta_log")
         return sorted(log.parent.name for log in logs if any(log.glob("*.json"))) if root.is_dir() else None
@@ -160,7 +137,7 @@ def _names_in_store(storage: Storage, root: str) -> list[str] | None:
 
 
 def _listing(storage: Storage, root: str) -> FileSystem:
-    """What lists the folders under a root: Arrow, or delta-rs where Arrow sees none."""
+    """Return what lists the folders under a root: Arrow, or delta-rs where Arrow sees none."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem, SubTreeFileSystem
 
@@ -170,7 +147,7 @@ def _listing(storage: Storage, root: str) -> FileSystem:
 
 
 def files_of(lakehouse: Lakehouse) -> Files | None:
-    """All files under a lakehouse's root; None for a catalog's tables, and where only Spark reaches the root."""
+    """Return all files under a lakehouse's root; None for a catalog's tables, and where only Spark reaches the root."""
     if lakehouse.local_root is not None:
         return LocalFiles(lakehouse.local_root)
     if lakehouse.root is not None and lakehouse.storage is not None:

@@ -1,7 +1,4 @@
-"""Delta access: create, read at a version, append once, and the version log. The only place that speaks Delta's dialect.
-
-Uses only the DataFrame API and SQL, so that it also runs over Spark Connect.
-"""
+"""Delta access: create, read at a version, append once, and the log. Works over Spark Connect: only DataFrames and SQL."""
 
 from __future__ import annotations
 
@@ -42,17 +39,12 @@ _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
 _NOT_CHANGING = ("CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
 _TRIES = 3
 _LIKELY_VERSIONS = 10
-"""How many commits to read from the log at first: usually at least those of Bronze since the last load."""
+"""How many commits to read at first: usually at least those of Bronze since the last load."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """The idempotency key of one append: Delta skips the append if it has seen this or a later version of the application.
-
-    Attributes:
-        app_id: The pipeline and table.
-        version: The load's number.
-    """
+    """The idempotency key of an append: Delta skips it if it has seen this or a later version of the application."""
 
     app_id: str
     version: int
@@ -60,13 +52,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Streamed:
-    """The last micro-batch that a streaming query appended to a table.
-
-    Attributes:
-        query_id: The query's id, which its checkpoint keeps: Delta takes each of its batches once, in rising order.
-        batch: The batch's number.
-        is_undone: Whether the table was restored to an earlier version since.
-    """
+    """A query's last micro-batch in a table; it `is_undone` if the table was restored to an earlier version since."""
 
     query_id: str
     batch: int
@@ -74,15 +60,9 @@ class Streamed:
 
 
 def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
-    """Create a table, or check that an existing one has its contract's columns.
+    """Create a table or, if `is_checked`, check the columns of an existing one and add those that its contract has gained.
 
-    Commits one empty version to a new table, and none to an existing one unless the contract has gained a column since.
-
-    Args:
-        spark: The session.
-        table: The table.
-        contract: Its contract.
-        is_checked: Whether to check an existing table.
+    Commits one empty version to a new table, and none to an existing one unless columns are added.
 
     Raises:
         ContractError: The table exists with other columns.
@@ -104,15 +84,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
 
 
 def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
-    """Check that a table has its contract's columns, except those that `create` would add. Commits nothing.
-
-    Returns:
-        The table; None if it does not exist.
-
-    Raises:
-        ContractError: The table has other columns.
-        TableStateError: This session cannot work with the table's features of Delta.
-    """
+    """Return a table, or None, and check its columns, except those that `create` would add. Raises as `create` and `found`."""
     there = found(spark, table)
     if there is not None:
         names = there.columns
@@ -125,11 +97,8 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 def require_writable(spark: SparkSession, table: Table) -> None:
     """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
 
-    No statement is needed where a local table has the features of Tidemark's own. An append-only table is not checked: each
-    statement that Delta allows there writes a file, even without rows.
-
-    Raises:
-        TableStateError: This session cannot work with the table's features of Delta.
+    A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
+    that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
     """
     if (folder := table.local_folder) is not None and local_files.has_own_features(folder):
         return
@@ -143,7 +112,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
 
 
 def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
-    """Create a table whose log has a folder but no commit: a run died in between, and `CREATE TABLE` takes that for a table."""
+    """Create a table whose log folder has no commit, since a run died: `CREATE TABLE` takes that for a table."""
     columns = spark.createDataFrame([], contract.ddl())
     _commit(columns.write.format("delta").mode("append").options(**properties), table)
     if properties:
@@ -157,7 +126,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> None:
-    """Add the columns that a table's contract has gained since. Existing rows have null there."""
+    """Add the columns that a table's contract has gained. Existing rows have null there."""
     missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
     if not missing:
         return
@@ -171,10 +140,7 @@ def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: D
 def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
     """Add to a struct column all fields that it lacks, in one commit; existing rows have null there.
 
-    A commit before it enables the table feature of a new type, which changes no row and no column.
-
-    Returns:
-        Whether the column has the wanted type now. If not, nothing was added: a field would go, or change its type or place.
+    Returns False, and adds nothing, if the types differ otherwise. A commit before it enables the table feature of a new type.
     """
     added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
     if added:
@@ -184,7 +150,7 @@ def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType)
 
 
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
-    """Enable on an existing table the feature that a new type needs: Delta does so by itself for new tables only."""
+    """Enable the feature that a new type needs: Delta does so by itself for new tables only."""
     if holds(wanted, TimestampNTZType):
         there = found(spark, table)
         if there is not None and not holds(there.schema, TimestampNTZType):
@@ -198,11 +164,7 @@ def exists(spark: SparkSession, table: Table) -> bool:
 
 
 def found(spark: SparkSession, table: Table) -> DataFrame | None:
-    """The table; None if it does not exist.
-
-    Raises:
-        TableStateError: This session cannot work with the table's features of Delta.
-    """
+    """Return the table, or None if it does not exist; raise a `TableStateError` if the session lacks its features of Delta."""
     if _is_missing(table):
         return None
     try:
@@ -218,28 +180,20 @@ def found(spark: SparkSession, table: Table) -> DataFrame | None:
 
 
 def _is_missing(table: Table) -> bool:
-    """Whether a local folder holds other tables and not this one. Spark takes a quarter of a second to say so."""
+    """Whether a local folder holds other tables but not this one: Spark takes a quarter of a second to say so."""
     folder = table.local_folder
     return folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log"))
 
 
 def version(spark: SparkSession, table: Table) -> int:
-    """The table's latest Delta version.
-
-    Raises:
-        TableMissingError: The table does not exist.
-    """
+    """Return the table's latest Delta version; raise a `TableMissingError` if it does not exist."""
     if (folder := table.local_folder) is not None and (last := log_files.last_version(folder)) >= 0:
         return last
     return int(_history(spark, table, 1, "version")[0]["version"])
 
 
 def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
-    """The table's latest Delta version, and the last micro-batch in its log; None if the log has none.
-
-    Raises:
-        TableMissingError: The table does not exist.
-    """
+    """Return the latest Delta version, and the last micro-batch in the log or None. Raises as `version`."""
     named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
     rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
     if all(row["operation"] != "STREAMING UPDATE" for row in rows) and rows[-1]["version"]:
@@ -253,13 +207,10 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 
 
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
-    """The last micro-batch of a streaming query by the table's transactions, which checkpoints keep longer than the log.
+    """Return a query's last micro-batch by the table's transactions, which checkpoints keep longer than the log.
 
-    For a table whose log has none of the query's batches any more: a RESTORE in that log came after them all. One that the log
-    has lost too is not seen.
-
-    Returns:
-        The batch; one without a query id, and before the first batch, if the table knows none of this query.
+    For a table whose log has no batch of the query: a RESTORE in the log came after them all. If the table knows none, the
+    query id is empty and the batch is -1.
     """
     folder = table.local_folder
     batch = local_files.last_transaction(folder, query_id) if folder is not None else None
@@ -271,7 +222,7 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
 
 
 def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
-    """The last version of an application in the checkpoints of a table's log; -1 for none. Does not read the log's commits."""
+    """Return the last version of an application in the log's checkpoints, not in its commits; -1 for none."""
     location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
     try:
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
@@ -284,13 +235,7 @@ def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) 
 
 
 class Appended(NamedTuple):
-    """What some versions of a table added.
-
-    Attributes:
-        version: The last of them.
-        rows: How many rows they added, according to their commits; None where that is not known.
-        is_cut: Whether later versions were left out, because there would have been too many rows.
-    """
+    """How many rows some versions added, None if unknown; the last of them; and whether later ones were left out."""
 
     version: int
     rows: int | None
@@ -300,22 +245,10 @@ class Appended(NamedTuple):
 def appended(
     spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None, most: int | None = None
 ) -> Appended:
-    """The last version of a range, and how many rows the range added according to its commits.
+    """Return how many rows the versions (after_version, to_version] added according to their commits. Raises as `version`.
 
-    Args:
-        spark: The session.
-        table: The table.
-        after_version: The version before the first that counts; -1 for all.
-        to_version: The last version that counts, inclusive; None for the latest.
-        most: The rows above which the range ends at an earlier version; a range that adds rows has at least one commit that
-            does. None for any number.
-
-    Returns:
-        What was found. If a commit is gone from the log, removed rows or does not say what it added, nobody knows how many rows
-        there are, and the range is not cut.
-
-    Raises:
-        TableMissingError: The table does not exist.
+    If that is more than `most`, the range ends earlier, after at least one commit with rows. If a commit is gone, removed rows
+    or does not say what it added, the number is unknown, and the range is not cut.
     """
     last = -1
     rows: Sequence[Mapping[str, Any] | Row] = []
@@ -339,7 +272,7 @@ def appended(
 
 
 def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
-    """The table's last commits, newest first. Reads the log files of a local folder, which needs no query."""
+    """Return the last commits, newest first, from the log files of a local folder or by a query."""
     if (folder := table.local_folder) is not None and (commits := log_files.last_commits(folder, limit)) is not None:
         return [{name.rpartition(".")[2]: _named(version, said, name) for name in columns} for version, said in commits]
     try:
@@ -367,7 +300,7 @@ def _added(row: Mapping[str, Any] | Row) -> int | None:
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
-    """A table as of one Delta version, so that a second evaluation sees the same rows."""
+    """Return a table as of one Delta version, so that a second evaluation sees the same rows."""
     return spark.read.option("versionAsOf", version).table(table.sql)
 
 
@@ -392,18 +325,8 @@ def collect_appended(
 ) -> list[Row] | None:
     """Summarise the rows that the versions (after_version, to_version] appended, even if they were compacted since.
 
-    The table's change feed must be on. Its scan returns rows one by one: select few and narrow columns.
-
-    Args:
-        spark: The session.
-        table: The table.
-        after_version: The version before the first that is read; -1 for all.
-        to_version: The last version that is read, inclusive.
-        summary: Aggregates the rows to a few; it gets the table's columns and `_commit_version` (bigint).
-
-    Returns:
-        The summary's rows; None if a version is gone from the log or its files were vacuumed. Delta says so only when the
-        rows are read, so they are collected here.
+    The table's change feed must be on. Its scan returns rows one by one: select few and narrow columns. The summary also gets
+    `_commit_version` (bigint). None if a version or its files are gone, which Delta says only when the rows are read.
     """
     feed = (
         spark.read.option("readChangeFeed", "true")
@@ -422,14 +345,9 @@ def collect_appended(
 def append(
     rows: DataFrame, table: Table, contract: Contract, *, transaction: Transaction | None = None, metadata: str | None = None
 ) -> None:
-    """Append rows in one commit; with a transaction, at most once.
+    """Append rows in one commit; with a transaction, at most once. Columns that are not in the contract are left out.
 
-    Args:
-        rows: Rows with the contract's columns, in any order; other columns are left out.
-        table: The table, which must exist.
-        contract: The table's contract.
-        transaction: The idempotency key, set as options of this write: session settings would stick.
-        metadata: Text kept with the commit, see `DESCRIBE HISTORY`.
+    `metadata` is kept with the commit. The transaction is an option of this write, since session settings would stay.
 
     Raises:
         AnotherWriterError: Another writer committed under the same key at the same time.
@@ -442,21 +360,13 @@ def append(
 
 
 def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
-    """Record a transaction in a commit without rows: the table then takes no append of the application up to that number.
-
-    Raises:
-        AnotherWriterError: Another writer committed under the same application at the same time.
-    """
+    """Commit a transaction without rows: the table then takes no append of the application up to it. Raises as `execute`."""
     nothing = spark.read.table(table.sql).limit(0).write.format("delta").mode("append")
     _commit(nothing.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version), table)
 
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
-    """The properties of an existing table.
-
-    Raises:
-        TableStateError: This session cannot work with the table's features of Delta.
-    """
+    """Return the properties of an existing table; raise a `TableStateError` if the session lacks its features of Delta."""
     if (folder := table.local_folder) is not None and (known := local_files.properties(folder)) is not None:
         return known
     try:
@@ -468,53 +378,31 @@ def properties(spark: SparkSession, table: Table) -> dict[str, str]:
 
 
 def set_properties(spark: SparkSession, table: Table, wanted: Mapping[str, str]) -> None:
-    """Set properties of a table. If that changes a value, every transaction on the table that began before fails.
-
-    Raises:
-        AnotherWriterError: Another writer committed at the same time.
-    """
+    """Set properties. If a value changes, transactions on the table that began before fail. Raises as `execute`."""
     execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(wanted)})", table)
 
 
 def last_append(table: Table, transaction: Transaction) -> Append | None:
-    """The table's last commit, if it is a transaction's append and the table is in a local folder; else None.
-
-    Needs no query. Nothing was committed after it, so what it says of rows holds for the current table.
-    """
+    """Return a local table's last commit if it is the transaction's append: its rows are then those of the current table."""
     folder = table.local_folder
     return None if folder is None else log_files.last_append(folder, transaction.app_id, transaction.version)
 
 
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
-    """Replace the rows that a condition selects, in one commit. Idempotent.
+    """Replace the rows that a condition selects, in one commit; append if it selects none. Idempotent.
 
-    If the condition selects no row, this appends and removes no file. Delta counts what the condition selects as read: of two
-    concurrent writes with rows in the same place, one fails.
-
-    Args:
-        rows: Rows with the contract's columns, in any order; each must meet the condition, or Delta refuses the commit.
-        table: The table, which must exist.
-        contract: The table's contract.
-        where: The condition, as SQL over the table's columns; written by Tidemark, never taken from input.
-        metadata: Text kept with the commit.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time.
-        ContractError: The rows lack a column, or have one of another type.
+    `where` is SQL that Tidemark writes, never input. Delta refuses rows that do not meet it. Of two concurrent writes with
+    rows in the same place, one fails. Raises as `append`.
     """
     writer = contract.select(rows).write.format("delta").mode("overwrite").option("replaceWhere", where)
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
 
 
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
-    """Run a MERGE, UPDATE or DELETE and return how many rows it affected.
+    """Run a MERGE, UPDATE or DELETE and return how many rows it affected. Raises as `execute`, after three tries.
 
-    A conflict with another writer is retried: maintenance compacts files that a MERGE has read. So a statement must give the
-    same rows however often it runs.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time, at each try.
-        UndoneError: The statement is guarded, see `lakehouse.protocol.cutover_fence`, and its load has been rolled back.
+    A conflict is retried, since maintenance compacts files that a MERGE has read. So a statement must give the same rows
+    however often it runs. A guarded one (`lakehouse.protocol.cutover_fence`) raises an `UndoneError`.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -527,11 +415,7 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
 
 
 def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
-    """Run a statement that commits to a table and return its result rows.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time.
-    """
+    """Run a statement that commits to a table and return its rows; raise an `AnotherWriterError` on a conflict."""
     try:
         return spark.sql(statement).collect()
     except SPARK_ERRORS as error:
@@ -545,27 +429,14 @@ def drop(spark: SparkSession, table: Table) -> None:
 
 
 def delete(spark: SparkSession, table: Table, where: str) -> int:
-    """Delete the rows that a condition selects, in one commit, and return how many. No commit if it selects none.
-
-    Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time.
-    """
+    """Delete the rows that a condition selects; return how many. No commit if it selects none. Raises as `merge`."""
     return merge(spark, f"DELETE FROM {table.sql} WHERE {where}", table)  # noqa: S608 -- a condition that Tidemark writes
 
 
 def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, transaction: Transaction | None = None) -> None:
-    """Replace all of a table's rows and columns with these, in one commit; create the table if need be.
+    """Replace all of a table's rows and columns, in one commit; create the table if it does not exist.
 
-    A commit before it enables the table feature of a new type, see `add_fields`.
-
-    Args:
-        rows: The rows.
-        table: The table.
-        metadata: Text kept with the commit.
-        transaction: The idempotency key, see `append`.
-
-    Raises:
-        AnotherWriterError: Another writer committed at the same time.
+    A commit before it enables the table feature of a new type, see `add_fields`. Raises an `AnotherWriterError` on a conflict.
     """
     _enable_features(rows.sparkSession, table, rows.schema)
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**table.properties)
@@ -575,7 +446,7 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
-    """The text kept with the last commit that changed the table's rows; None if it has none, or the table does not exist."""
+    """Return the text kept with the last commit that changed rows; None if it has none, or the table does not exist."""
     if not exists(spark, table):
         return None
     for row in _history(spark, table, _LIKELY_VERSIONS, "operation", "userMetadata"):
@@ -586,7 +457,7 @@ def last_metadata(spark: SparkSession, table: Table) -> str | None:
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:
-    """Commit; once more if another writer changed the table's properties meanwhile. Delta then checks the rows again."""
+    """Commit, and once more if another writer changed the table's properties: Delta then checks the rows again."""
     for tries_left in (1, 0):
         try:
             writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)

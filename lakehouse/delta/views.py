@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def create(spark: SparkSession, lakehouse: Lakehouse, tables: set[str]) -> None:
-    """Create the missing views that read one of these tables; none if the tables are folders.
-
-    A view that also reads a table that does not exist is left out.
-    """
+    """Create a catalog's missing views that read one of these tables, except views that also read a missing table."""
     if lakehouse.root is not None:
         return
     for name, query in views.queries("spark", lambda each: lakehouse.table(each).sql).items():

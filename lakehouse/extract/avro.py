@@ -1,8 +1,8 @@
-"""Values with a schema as Columns: by one schema, or by the schema whose id stands before each value.
+"""Values with a schema as Columns: by one schema, or by the schema whose id precedes each value.
 
-Of Avro, Spark's own `from_avro` decodes. Bytes that do not fit give null, and never an error, as long as the JVM limits what a
-few bytes may claim (`lakehouse.spark.avro_limits`). It would not see bytes behind the value, so it reads a record of the value
-and a mark, which is put behind the bytes. Protobuf is turned into Avro first.
+Spark's `from_avro` gives null for bytes that do not fit, as long as the JVM limits what they may claim
+(`lakehouse.spark.avro_limits`). It ignores bytes after a value, so it reads a record of the value and a mark, which is
+appended to the bytes. Protobuf is turned into Avro first.
 """
 
 from __future__ import annotations
@@ -38,25 +38,20 @@ def has_prefix(value: Column) -> Column:
 
 
 def schema_id(value: Column) -> Column:
-    """The id in the prefix, 0 to 2^32-1."""
+    """Return the id in the prefix, 0 to 2^32-1."""
     return F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
 
 
 def without_prefix(value: Column) -> Column:
-    """What follows the prefix; null where there is none."""
+    """Return the bytes after the prefix; null if there is no prefix."""
     return F.when(has_prefix(value), F.substring(value, PREFIX_BYTES + 1, 2**31 - 1))
 
 
 def parsed(value: Column, written: Written, wanted: Type) -> Column:
-    """Decode a value.
+    """Decode values to a struct of the wanted fields and CORRUPT, which is false if a value was decoded, and otherwise null.
 
-    Args:
-        value: The bytes.
-        written: How they were written. Must know the schema of every id that a value carries: another one fails the query.
-        wanted: The fields. A scalar named KEY reads whole numbers and text, as text.
-
-    Returns:
-        A struct of the fields and CORRUPT, which is false if the value was decoded and otherwise null.
+    `written` must know the schema of every id that a value carries: another id fails the query. A scalar named KEY reads whole
+    numbers and text, as text.
     """
     struct = Type("struct", fields=(*_as_text(wanted).fields, Field(CORRUPT, Type("scalar", "BOOLEAN")))).sql()
     nothing = F.lit(None).cast(struct)
@@ -90,13 +85,12 @@ def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
     marked = F.concat(value, F.lit(bytes(2 * nth for nth in _MARK)))
     marked_reader = _with_mark(reader, [[_SYMBOLS[nth]] for nth in _MARK])
     options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(marked_reader))
-    # By its name: the function of pyspark's own module is none that Spark Connect has without the jar on the client.
+    # By name: without the jar on the client, Spark Connect has no such function in pyspark's module.
     found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)
     return found["value"].cast(struct)
 
 
 def _with_mark(schema: str, symbols: Sequence[Sequence[str]]) -> str:
-    """The schema of a record of a value and the mark."""
     mark = [{"type": "enum", "name": f"tidemark_mark_{nth}", "symbols": each} for nth, each in enumerate(symbols)]
     fields = [
         {"name": "value", "type": json.loads(schema)},

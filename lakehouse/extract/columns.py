@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import avro, json_strictness, kinds
+from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.extractor import ROLES
 
@@ -38,35 +39,22 @@ OUT_OF_RANGE = "out_of_range"
 NOT_DECODED = "not_decoded"
 
 _OF_KAFKA = tuple(name for name in BRONZE.names if name not in (*EXTRACTED, FINGERPRINT))
-"""The columns that a custom extractor may ask for."""
+"""The columns that a custom extractor may name."""
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
-_MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
-_BIGINT_BYTES = 8
-_WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
+_BIGINT_BYTES = WIDTHS["int64"]
 
 _Pair = tuple[Column, Column]
 """A value, and the problem if it could not be read, else null."""
 
 
 def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) -> DataFrame:
-    """Read producer, epoch, sequence and problem from each record's bytes.
+    """Read producer, epoch, sequence and problem from each record's bytes. Grain: a record, as given.
 
-    Grain: a record, as given.
-
-    Args:
-        records: Rows with Bronze's columns, or at least those that `columns_read` names.
-        sources: Where they are read from; rows need `topic` if some topics are read otherwise.
-        is_ingest: Whether Bronze asks: the columns are null for topics whose sources are left to Silver then.
-
-    Returns:
-        The rows with `producer` (string; null if none is configured), `epoch` and `sequence` (bigint) and `problem` (string;
-        null if all could be read, else the first of sequence, producer, epoch that could not and why, for example
-        `sequence_missing`; epoch and sequence are null then).
-
-    Raises:
-        ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
+    Rows need the columns that `columns_read` names, and `topic` if some topics have their own sources. Added are `producer`
+    (string; null if none is configured), `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the
+    first of sequence, producer, epoch that could not be read and why, for example `sequence_missing`). With `is_ingest` they
+    are null for topics that Bronze leaves to Silver. A custom extractor raises as `imported`.
     """
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
@@ -107,15 +95,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
 
 @dataclass(frozen=True)
 class _Case:
-    """A source of a role, and which of the kinds of topics it is for.
-
-    Attributes:
-        source: The source.
-        written: How values are written.
-        role: sequence, producer or epoch.
-        kinds: The numbers of the kinds.
-        of: How many kinds there are.
-    """
+    """A source of a role, for some of all (`of`) kinds of topics."""
 
     source: Source
     written: Written | None
@@ -125,13 +105,13 @@ class _Case:
 
     @property
     def slot(self) -> str:
-        """The column of what the form reads from. Of JSON and headers one serves all kinds: they are alike in it."""
+        """The column of what the form reads from; for JSON and headers one column serves all kinds."""
         shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
         return f"_found_{self.role}_{shared}"
 
 
 def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
-    """The different sources of a role, each with the kinds of topics that it is for."""
+    """Return the different sources of a role, each with its kinds of topics."""
     found: dict[tuple[Source, Written | None], list[int]] = {}
     for nth in here:
         if (source := ways[nth].by_role.get(role)) is not None:
@@ -140,7 +120,6 @@ def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Cas
 
 
 def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
-    """Some cases, of each encoding one for all."""
     found: dict[str, _Case] = {}
     for each in cases:
         before = found.get(each.source.encoding)
@@ -158,7 +137,6 @@ def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
 
 
 def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
-    """What the forms read from, each under its slot."""
     found: dict[str, list[tuple[_Case, Column]]] = {}
     for each in (case for cases in roles.values() for case in cases if case.source.form not in ("value", "bytes")):
         found.setdefault(each.slot, []).append((each, _found(each.source, each.written)))
@@ -166,13 +144,13 @@ def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
 
 
 def fingerprint(sources: Sources) -> Column:
-    """The fingerprint of the sources that a record is read by; null where Bronze does not read it."""
+    """Return the fingerprint of the sources that a record is read by; null where Bronze does not read it."""
     told = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
     return kinds.by_topic([(topics, F.lit(text).cast("string")) for topics, text in told])
 
 
 def columns_read(sources: Sources) -> list[str]:
-    """The columns of a record that `extract` reads, other than its place.
+    """Return the columns of a record that `extract` reads, other than its place.
 
     >>> from lakehouse.extract.sources import Source, Sources
     >>> columns_read(Sources(Source("header", "seq"), producer=Source("json", "$.p")))
@@ -195,7 +173,7 @@ def _reads(source: Source) -> list[str]:
 
 
 def _found(source: Source, written: Written | None) -> Column:
-    """What the form reads from: the headers' keys, a whole column, the JSON or the field at a path, or a function's result."""
+    """Return what the form reads from: headers' keys, a whole column, the JSON or field at a path, or a function's result."""
     match source.form:
         case "header":
             # No lambda function: a single one keeps Spark from compiling the whole projection.
@@ -214,7 +192,6 @@ def _found(source: Source, written: Written | None) -> Column:
 
 
 def _raw(case: _Case) -> _Pair:
-    """The bytes that were found, not yet decoded."""
     source, value, at_path = case.source, F.col("value"), F.col(case.slot)
     match source.form:
         case "header":
@@ -241,7 +218,6 @@ def _raw(case: _Case) -> _Pair:
 
 
 def _text(source: Source) -> Column:
-    """The JSON of a value."""
     value = F.col("value")
     return (avro.without_prefix(value) if source.form == "prefixed_json" else value).cast("string")
 
@@ -253,10 +229,10 @@ def _of_values(written: Written | None) -> Written:
 
 
 def _header(name: str, keys: Column) -> _Pair:
-    """A header's value; if the header is repeated, all its values must be equal."""
+    """Return a header's value; the values of a repeated header must be equal."""
     headers, nth = F.col("headers"), F.array_position(keys, name)
     value = F.get(headers, (nth - 1).cast("int"))["value"]
-    # Without all copies of the first header of this name: if one with the name remains, its value differs.
+    # Remove all copies of the name's first header: if one with the name remains, its value differs.
     others = F.array_remove(headers, F.struct(F.lit(name).alias("key"), value.alias("value")))
     problem = (
         F.when(headers.isNull() | (nth < 1), F.lit(MISSING))
@@ -267,10 +243,10 @@ def _header(name: str, keys: Column) -> _Pair:
 
 
 def _whole(encoding: Encoding, value: str) -> Column:
-    """The integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
+    """Return the integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
     found = F.col(value)
     if encoding == "utf8":
-        return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
+        return F.when(F.octet_length(found) <= MOST_BYTES, found.cast("string").try_cast("bigint"))
     # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
     return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
@@ -280,16 +256,15 @@ def _read(role: str, encoding: Encoding) -> _Pair:
 
 
 def _number(role: str, encoding: Encoding) -> _Pair:
-    """A whole number from 0 to 2^63-1."""
     found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
     if encoding == "utf8":
         text = found.cast("string")
         # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
-        problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
+        problem = F.coalesce(problem, F.when(F.octet_length(found) > MOST_BYTES, F.lit(TOO_LONG)))
     else:
-        width = _WIDTHS[encoding]
+        width = WIDTHS[encoding]
         is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
         is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
     unread = F.when(~is_whole, F.lit(json_strictness.NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
@@ -297,7 +272,7 @@ def _number(role: str, encoding: Encoding) -> _Pair:
 
 
 def _name(role: str, encoding: Encoding) -> _Pair:
-    """A producer's name: 1 to 1,024 bytes of valid UTF-8. A binary number becomes its digits."""
+    """Return a producer's name: 1 to 1,024 bytes of valid UTF-8. A binary number becomes its digits."""
     if encoding != "utf8":
         number, problem = _number(role, encoding)
         return F.when(problem.isNull(), number.cast("string")), problem
@@ -305,7 +280,7 @@ def _name(role: str, encoding: Encoding) -> _Pair:
     length = F.octet_length(found)
     unread = (
         F.when(length == 0, F.lit(EMPTY))
-        .when(length > _MOST_BYTES, F.lit(TOO_LONG))
+        .when(length > MOST_BYTES, F.lit(TOO_LONG))
         .when(~F.is_valid_utf8(found), F.lit(json_strictness.NOT_UTF8))
     )
     problem = F.coalesce(problem, unread)
@@ -313,7 +288,6 @@ def _name(role: str, encoding: Encoding) -> _Pair:
 
 
 def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
-    """The columns `_value_role` and `_problem_role` of each role."""
     values = {f"_value_{role}": value for role, (value, _) in read.items()}
     return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
 
@@ -323,16 +297,7 @@ def _imported(source: Source) -> Callable[..., Column]:
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:
-    """Import a custom extractor: an operator's function whose parameters are Columns, named after Bronze's.
-
-    Args:
-        named: `module:function`.
-        where: The place that names it, for the error.
-
-    Raises:
-        ConfigError: The module or function cannot be imported, or is none whose parameters are
-            columns that Bronze has of Kafka, to be given in order.
-    """
+    """Import a custom extractor, `module:function`, with Bronze's columns as parameters; or raise a `ConfigError`."""
     module_name, _, function_name = named.partition(":")
     try:
         function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)

@@ -1,9 +1,8 @@
-"""What a JSON text is to every reader of values: one document of strict JSON (RFC 8259) in UTF-8.
+"""Checks that a JSON text is one document of strict JSON (RFC 8259) in UTF-8: Spark's parsers are lenient.
 
-Spark's parsers are lenient. `get_json_object` and `from_json` stop behind the first document. `get_json_object` accepts single
-quotes and control characters in strings, takes the first of duplicate keys, and reads `-0` as 0. Where text is wanted, both
-write a fraction as a double, and half of a surrogate pair as a question mark. The checks here look at the text first, and parse
-it again only where that look finds something.
+`get_json_object` and `from_json` stop after the first document. `get_json_object` accepts single quotes and control
+characters in strings, takes the first of duplicate keys, and reads `-0` as 0. As text, both write a fraction as a double, and
+half of a surrogate pair as a question mark. A text is parsed again only if a first look finds something.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NAME = f"_{secrets.token_hex(8)}"
 _ELEMENTS = 3
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+)\]|\['([^']*)'\]")
-# Up to the next -0 outside strings. Possessive: anything else recurses, and a long text overflows the stack.
+# Matches up to the next -0 outside strings. Possessive: other quantifiers recurse, and overflow the stack on long texts.
 _MINUS_ZERO = r'\G((?:[^"-]++|"(?:[^"\\]++|\\.)*+"|-(?!0))*+)-0'
 _LOOKS_LENIENT = r"['\x00-\x1f]|\\u[dD][89a-fA-F]"
 _LOOKS_REWRITTEN = r'\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{]'
@@ -44,52 +43,35 @@ _LOOKS_REWRITTEN = r'\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{]'
 
 
 def parse_document(text: Column, type_: str) -> Column:
-    """Parse a text that has to be one document of strict JSON.
+    """Parse a text that has to be one document of strict JSON of a SQL type, for `document` and `is_document`.
 
-    The text is read between two nulls in an array. What follows the document would be another element of it, end it too early,
-    or be an error; and to go on in it under its name, a producer would have to know the name.
-
-    Args:
-        text: The text.
-        type_: What it is parsed as, in SQL.
-
-    Returns:
-        A struct, for `document` and `is_document`.
+    The text is read between two nulls in an array. More text after the document adds an element, ends the array early, or is an
+    error. To continue under the array's name, a producer would have to know it.
     """
     between_nulls = F.concat(F.lit(f'{{"{_NAME}":[null,'), text, F.lit(",null]}"))
     return F.from_json(between_nulls, f"{_NAME} ARRAY<{type_}>, {payload_schema.CORRUPT} STRING", _OPTIONS)
 
 
 def document(parsed: Column) -> Column:
-    """The document of an answer of `parse_document`."""
+    """Return the document that `parse_document` found."""
     return F.get(parsed[_NAME], F.lit(1))
 
 
 def is_document(parsed: Column, text: Column) -> Column:
-    """Whether a text was one document of strict JSON, and of the type it was parsed as. Null counts as no.
-
-    An escape that is half of a surrogate pair is no character: Spark reads a question mark.
-    """
+    """Whether a text was one document of strict JSON and of its type; false for null, and for half of a surrogate pair."""
     is_half = F.regexp_replace(text, WHOLE_PAIR, "").rlike(HALF_PAIR)
     has_half_pair = F.when(F.contains(text, F.lit("\\u")), is_half).otherwise(F.lit(False))
     return parsed[payload_schema.CORRUPT].isNull() & (F.size(parsed[_NAME]) == _ELEMENTS) & ~has_half_pair
 
 
 def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Column:
-    """Why the result of `get_json_object` is missing or cannot be trusted; null if it can.
+    """Return why the result of `get_json_object` is missing or cannot be trusted; null if it can.
 
-    Args:
-        text: The text.
-        path: The path, as the config names it.
-        at_path: The result of `get_json_object`, or null.
-        is_name: Whether it is taken as text and not as a number.
-
-    Returns:
-        not_utf8: the text is not UTF-8; not_json: it is not one document of strict JSON; missing: there is nothing at the path;
-        repeated: a key of the path occurs more than once in its object; not_a_whole_number: -0; not_text: a name that is a
-        fraction, an object or an array.
+    not_utf8: the text is not UTF-8; not_json: it is not one document of strict JSON; missing: there is nothing at the path;
+    repeated: a key of the path occurs more than once in its object; not_a_whole_number: -0; not_text: a name that is a
+    fraction, an object or an array.
     """
-    repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _steps(path)]
+    repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _object_steps(path)]
     found = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
     found = found.when(at_path.isNull(), F.lit("missing"))
     for each in repeated:
@@ -98,8 +80,7 @@ def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Colum
     return found.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else found
 
 
-def _steps(path: str) -> list[re.Match[str]]:
-    """The path's steps into objects, without those into arrays."""
+def _object_steps(path: str) -> list[re.Match[str]]:
     return [step for step in _STEP.finditer(path) if step[1] or step[2]]
 
 
@@ -125,13 +106,13 @@ def _is_repeated(text: Column, parent: str, name: str) -> Column:
 
 
 def _is_minus_zero(text: Column, path: str, at_path: Column) -> Column:
-    """Whether the number is -0, which is read as 0: replacing every -0 outside strings by -1 then changes it."""
+    """Whether the number is -0, which is read as 0: then replacing every -0 outside strings by -1 changes it."""
     other = F.get_json_object(F.regexp_replace(text, _MINUS_ZERO, "$1-1"), path)
     may_be = (at_path == "0") & F.contains(text, F.lit("-0"))
     return F.when(may_be, F.coalesce(other != "0", F.lit(True))).otherwise(F.lit(False))
 
 
 def _is_rewritten(text: Column, path: str, at_path: Column) -> Column:
-    """Whether a name is no string: Spark writes fractions, objects and arrays in another way than the text."""
+    """Whether a name is no string: Spark rewrites the text of fractions, objects and arrays."""
     found = F.schema_of_variant(F.try_variant_get(F.try_parse_json(text), path, "variant"))
     return F.when(at_path.rlike(_LOOKS_REWRITTEN), F.coalesce(found != "STRING", F.lit(True))).otherwise(F.lit(False))

@@ -1,7 +1,4 @@
-"""Reads sequence, producer and epoch of one record without Spark, by the rules that `columns` reads millions with.
-
-For explaining records and for looking at a sample, never for deciding: loads are decided by `columns`.
-"""
+"""Reads sequence, producer and epoch of one record without Spark, by the rules of `columns`. Only `columns` decides loads."""
 
 from __future__ import annotations
 
@@ -21,24 +18,20 @@ if TYPE_CHECKING:
     from lakehouse.extract.sources import Source
 
 MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number."""
+"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
 _LARGEST = 2**63 - 1
-_WIDTHS = {"int32": 4, "int64": 8}
+WIDTHS = {"int32": 4, "int64": 8}
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 class Digits(str):
-    """A number of a JSON text, as it is written there."""
+    """A number of a JSON text, as written."""
 
     __slots__ = ()
 
 
 class Object(dict[str, Any]):
-    """An object of a JSON text.
-
-    Attributes:
-        repeated: The keys that it has more than once; the first value of each counts.
-    """
+    """An object of a JSON text. `repeated` are its keys that occur more than once; the first value of each counts."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -94,14 +87,7 @@ _PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_fl
 
 @dataclass(frozen=True)
 class Record:
-    """What extractors read of a record.
-
-    Attributes:
-        value: The value's bytes; None for a tombstone.
-        headers: The headers in their order.
-        offset: Its offset.
-        decoded: The value as JSON has it, where it was decoded from another format; else None.
-    """
+    """What extractors read of a record. A tombstone has no value; `decoded` is the value decoded from another format."""
 
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
@@ -131,7 +117,6 @@ class Record:
 
     @cached_property
     def _document(self) -> tuple[Any, str | None, str | None]:
-        """The value as JSON; or its problem, and that in words."""
         value = self.value or b""
         try:
             text = value.decode()
@@ -145,12 +130,12 @@ class Record:
 
     @cached_property
     def behind_prefix(self) -> Record:
-        """What follows the prefix of a schema registry, as a value; a tombstone where there is none."""
+        """The value after the prefix of a schema registry; a tombstone if there is no prefix."""
         return Record(without_prefix(self.value or b""))
 
 
 def number(source: Source, record: Record) -> tuple[int | None, str | None]:
-    """A sequence or an epoch, or the problem if it could not be read: one of `lakehouse.contracts.silver.PROBLEMS`.
+    """Return a sequence or an epoch, or the problem: one of `lakehouse.contracts.silver.PROBLEMS`.
 
     >>> from lakehouse.extract.sources import Source
     >>> number(Source("json", "$.m.seq"), Record(b'{"m": {"seq": 7}}'))
@@ -163,7 +148,7 @@ def number(source: Source, record: Record) -> tuple[int | None, str | None]:
 
 
 def name(source: Source, record: Record) -> tuple[str | None, str | None]:
-    """A producer's name, or the problem if it could not be read.
+    """Return a producer's name, or the problem.
 
     >>> from lakehouse.extract.sources import Source
     >>> name(Source("header", "p"), Record(b"", [("p", b"")]))
@@ -174,7 +159,7 @@ def name(source: Source, record: Record) -> tuple[str | None, str | None]:
 
 
 def to_name(found: bytes, encoding: str) -> tuple[str | None, str | None]:
-    """A producer's name, 1 to 1,024 bytes of UTF-8, or the problem; a binary number becomes its digits."""
+    """Return a producer's name, 1 to 1,024 bytes of UTF-8, or the problem; a binary number becomes its digits."""
     if encoding != "utf8":
         number_, problem = to_number(found, encoding)
         return (None, problem) if number_ is None else (str(number_), None)
@@ -189,7 +174,7 @@ def to_name(found: bytes, encoding: str) -> tuple[str | None, str | None]:
 
 
 def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
-    r"""A whole number from 0 to 2^63-1, or the problem.
+    r"""Return a whole number from 0 to 2^63-1, or the problem.
 
     >>> to_number(b"007", "utf8"), to_number(b"\x00\x00\x00\x07", "int32"), to_number(b"-1", "utf8")
     ((7, None), (7, None), (None, 'not_a_whole_number'))
@@ -200,7 +185,7 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
         if not raw.isdigit():
             return None, "not_a_whole_number"
         found = int(raw)
-    elif len(raw) != _WIDTHS[encoding]:
+    elif len(raw) != WIDTHS[encoding]:
         return None, "not_a_whole_number"
     else:
         found = int.from_bytes(raw, signed=True)
@@ -208,7 +193,7 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
 
 
 def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes | None, str | None]:
-    """The bytes that a source names, or the problem if there are none. What only Spark reads is missing: functions."""
+    """Return the bytes that a source names, or the problem. Only Spark runs functions."""
     value = record.value
     match source.form:
         case "header":
@@ -251,7 +236,7 @@ def _at_path(found: Any, path: str, *, is_name: bool) -> tuple[bytes | None, str
 
 
 def _not_name(found: Any) -> str | None:
-    """Why a part of a JSON text is no name: Spark gives the digits of whole numbers only."""
+    """Return why a part of a JSON text is no name: Spark gives the digits of whole numbers only."""
     if found == "-0" and isinstance(found, Digits):
         return "not_a_whole_number"
     is_fraction = isinstance(found, Digits) and not found.removeprefix("-").isdigit()
@@ -259,6 +244,6 @@ def _not_name(found: Any) -> str | None:
 
 
 def text_of(found: Any) -> bytes:
-    """A part of a JSON text as bytes: strings without their quotes, as Spark's `get_json_object` gives them."""
+    """Return a part of a JSON text as bytes: strings without their quotes, as Spark's `get_json_object` gives them."""
     text = found if isinstance(found, str) else json.dumps(found)
     return text.encode(errors="replace")

@@ -1,7 +1,7 @@
-"""Protobuf values as Columns: of one message, or of the schema and the message that are named before each value.
+"""Protobuf values as Columns: of one message, or of the schema and the message that each value names.
 
-A function of our own, `ProtobufToAvro.java`, turns a value into Avro of the wanted fields, for Spark's `from_avro`. Bytes that
-are no such message give null, and never an error. A session knows it once `lakehouse.spark.value_formats` was asked.
+Our function `ProtobufToAvro.java` turns a value into Avro of the wanted fields; other bytes give null, never an error. A
+session knows it after `lakehouse.spark.value_formats`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,7 @@ MESSAGE_PATH = "tidemark_protobuf_message_path"
 
 
 def parsed(value: Column, written: Written, wanted: Type) -> Column:
-    """Decode a value.
-
-    Args:
-        value: The bytes.
-        written: How they were written. Must know the schema of every id that a value carries: another one fails the query.
-        wanted: The fields.
-
-    Returns:
-        A struct of the fields and CORRUPT, which is false if the value was decoded and otherwise null; not of the wanted types
-        yet.
-    """
+    """Decode values as `avro.parsed` does, except that the fields do not have the wanted types yet."""
     if written.has_prefix:
         plan = protobuf_schema.plan([Schema(text, number) for number, text in written.schemas], wanted)
     else:
@@ -46,5 +36,5 @@ def parsed(value: Column, written: Written, wanted: Type) -> Column:
 
 
 def message_path(value: Column) -> Column:
-    """The indexes by which a value names its message, like 0 or 2.0; null where there are none."""
+    """Return the indexes by which a value names its message, like 0 or 2.0; null if there are none."""
     return F.call_function(MESSAGE_PATH, value)

@@ -22,12 +22,10 @@ Way = TypeVar("Way")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a sequence, producer or epoch is read from, as one of a fixed set of forms.
+    """Where a sequence, producer or epoch is read from. prefixed_json follows the prefix of a schema registry.
 
-    Attributes:
-        form: header, value, json, prefixed_json (behind the prefix of a schema registry), field, bytes, offset or custom.
-        argument: The header's name, the JSON path, the path of fields, the byte range `start:end`, or `module:function`.
-        encoding: How the bytes are read: as digits (utf8) or as a big-endian integer.
+    The argument is the header's name, the JSON path, the path of fields, the byte range `start:end`, or `module:function`.
+    Bytes are digits (utf8) or a big-endian integer.
     """
 
     form: Form
@@ -36,13 +34,13 @@ class Source:
 
     @classmethod
     def of(cls, extractor: Extractor, written: Written | None = None) -> Source:
-        """Build the source from an extractor of the config, and how values are written."""
+        """Build the source from an extractor of the config."""
         is_prefixed = extractor.form == "json" and written is not None and written.has_prefix
         return cls("prefixed_json" if is_prefixed else extractor.form, extractor.argument, extractor.encoding)
 
 
 def alike(default: Way, own: Iterable[tuple[str, Way]]) -> list[tuple[Way, list[str]]]:
-    """The different ways to read topics, each once, with the topics that it is for: first that of all topics not named.
+    """Return each different value once, with its topics; the first is for all topics not named.
 
     >>> alike("a", [("t", "b"), ("u", "a"), ("v", "b")])
     [('a', ['u']), ('b', ['t', 'v'])]
@@ -55,14 +53,9 @@ def alike(default: Way, own: Iterable[tuple[str, Way]]) -> list[tuple[Way, list[
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the sequence of a record is read from, and its stream's producer and epoch.
+    """Where the sequence of a record, and its stream's producer and epoch, are read from. Without an epoch it is always 0.
 
-    Attributes:
-        sequence: Where the sequence is read from.
-        producer: Where the producer is read from; None if a stream is a whole partition.
-        epoch: Where the epoch is read from; None if it is always 0.
-        written: How the bytes of values are written; None for text.
-        own: The topics that are read otherwise, each once, with sources that have no such topics themselves.
+    `written` is None for text. `own` are the topics with other sources, which have no such topics themselves.
     """
 
     sequence: Source
@@ -85,7 +78,7 @@ class Sources:
         return replace(found, own=tuple((topic, each) for topic, each in own if each != found))
 
     def of_topic(self, topic: str) -> Sources:
-        """The sources of a topic, in any incarnation.
+        """Return the sources of a topic, in any incarnation.
 
         >>> sources = Sources(Source("offset"), own=(("orders", Sources(Source("header", "seq"))),))
         >>> sources.of_topic("orders@2").sequence.form, sources.of_topic("others").sequence.form
@@ -96,12 +89,12 @@ class Sources:
 
     @property
     def kinds(self) -> list[tuple[Sources, list[str]]]:
-        """The different sources, each once, with the topics that they are for: first those of all topics not named."""
+        """The different sources, each once, with their topics; the first are for all topics not named."""
         return alike(replace(self, own=()), self.own)
 
     @property
     def by_role(self) -> Mapping[str, Source]:
-        """The sources that there are, under `sequence`, `producer` and `epoch`, in this order; without those of `own`."""
+        """The sources under `sequence`, `producer` and `epoch`, in this order, without those of `own`."""
         sources = {"sequence": self.sequence, "producer": self.producer, "epoch": self.epoch}
         return {role: source for role, source in sources.items() if source is not None}
 
@@ -113,9 +106,6 @@ class Sources:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what a sequence means: sequences read by sources with the same fingerprint can be compared.
-
-        It is that of the topics that are not named in `own`: take `of_topic` first.
-        """
+        """Sequences with equal fingerprints can be compared. Take `of_topic` first: `own` is left out."""
         meaning = [asdict(source) if source else None for source in (self.sequence, self.producer, self.epoch)]
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How the bytes of values are written, where they are no text: as Avro or Protobuf, or with the prefix of a schema registry."""
+"""How the bytes of values are written if they are not text: as Avro or Protobuf, or with the prefix of a schema registry."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import ValueFormat
 
 PREFIX_BYTES = 5
-"""What the Confluent wire format puts before a value: a zero byte, and the schema's id in four bytes, big-endian."""
+"""The Confluent wire format's prefix: a zero byte, and the schema's id in four bytes, big-endian."""
 _MOST_INDEXES = 100
 _HEADERS = (
     ((b"\x00",), PREFIX_BYTES, "the prefix of a schema registry"),
     ((b"\x03\x00", b"\x03\x05"), 18, "the header of AWS Glue's registry"),
     ((b"\xc3\x01",), 10, "the header of Avro's single-object encoding"),
 )
-"""What a header begins with, its bytes, and its name."""
+"""A header's first bytes, its length in bytes, and its name."""
 
 
 def without_prefix(value: bytes) -> bytes | None:
-    r"""What follows the prefix; None where there is none.
+    r"""Return the bytes after the prefix; None if there is no prefix.
 
     >>> without_prefix(b"\x00\x00\x00\x00\x07{}"), without_prefix(b"{}"), without_prefix(b"\x00\x00")
     (b'{}', None, None)
@@ -31,7 +31,7 @@ def without_prefix(value: bytes) -> bytes | None:
 
 
 def schema_id(value: bytes) -> int | None:
-    r"""The id of the schema that the prefix names; None where there is none.
+    r"""Return the id of the schema that the prefix names; None if there is no prefix.
 
     >>> schema_id(b"\x00\x00\x00\x01\x07{}"), schema_id(b"{}")
     (263, None)
@@ -40,7 +40,7 @@ def schema_id(value: bytes) -> int | None:
 
 
 def framing(value: bytes) -> str | None:
-    r"""The header that a serializer puts before a value, in words; None where none of those known is there.
+    r"""Return the name of the header that a serializer puts before a value; None if it is not a known one.
 
     >>> framing(b"\x00\x00\x00\x00\x07{}"), framing(b"\x03\x05" + bytes(16)), framing(b"{}")
     ('the prefix of a schema registry', "the header of AWS Glue's registry", None)
@@ -51,7 +51,7 @@ def framing(value: bytes) -> str | None:
 
 
 def message_path(value: bytes) -> str | None:
-    r"""The indexes by which a value of Protobuf names its message behind the prefix, with points; None where there are none.
+    r"""Return the indexes, with points, by which a Protobuf value names its message after the prefix; None if there are none.
 
     >>> message_path(b"\x00\x00\x00\x00\x07\x00"), message_path(b"\x00\x00\x00\x00\x07\x04\x02\x00..."), message_path(b"\x00")
     ('0', '1.0', None)
@@ -76,14 +76,9 @@ def message_path(value: bytes) -> str | None:
 class Written:
     """How the bytes of values are written.
 
-    Attributes:
-        format: json, avro or protobuf.
-        schema: The Avro schema, or the descriptor set as base64, of all values; empty if each names its own.
-        has_prefix: Whether each value has the wire format's prefix, and so the id of its schema.
-        undecodable_ids: Ids that no schema has: values with them are undecodable.
-        schemas: The schema of each id that the records at hand carry; empty if an id's schema is of another kind. Never pinned:
-            what an id stands for does not change.
-        message: The full name of the message of Protobuf that all values are; empty if each names its own.
+    `schema` is the Avro schema or the base64 descriptor set of all values, and `message` their Protobuf message. Both are empty
+    if each value names its own. Values with `undecodable_ids` have no schema. `schemas` holds that of each id at hand, empty if
+    it is of another kind. Claims do not pin it, since an id keeps its meaning.
     """
 
     format: Literal["json", "avro", "protobuf"]
@@ -95,7 +90,7 @@ class Written:
 
     @classmethod
     def of(cls, value: ValueFormat | None) -> Written | None:
-        """Build it from the config's `value`; None where a value is the text itself, or is not decoded at all."""
+        """Build it from the config's `value`; None if a value is text, or is not decoded at all."""
         if value is None or value.format == "text" or (value.format == "json" and value.registry is None):
             return None
         registry = value.registry
@@ -107,14 +102,14 @@ class Written:
 
     @property
     def names_schemas(self) -> bool:
-        """Whether a schema registry has to be asked what the values were written with."""
+        """Whether a schema registry has the schemas that the values were written with."""
         return self.format in ("avro", "protobuf") and self.has_prefix
 
     def pinned(self) -> dict[str, Any]:
-        """What a claim keeps of it."""
+        """Return the part that a claim keeps."""
         return {name: value for name, value in vars(self).items() if name != "schemas" and (name != "message" or value)}
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Written:
-        """What a claim has kept."""
+        """Build it from what `pinned` returned."""
         return cls(**{**found, "undecodable_ids": tuple(found["undecodable_ids"])})

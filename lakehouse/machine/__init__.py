@@ -1,4 +1,1 @@
-"""This machine: its Java, the JVM jars, its memory and disk, and files that only its user may read.
-
-`doctor.diagnose` checks whether it has what Tidemark needs.
-"""
+"""This machine: its Java, JVM jars, memory, disk, and files that only its user may read. The entry is `doctor.diagnose`."""

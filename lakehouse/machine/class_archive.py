@@ -1,8 +1,7 @@
 """An archive of the classes that a local session loads. A JVM that starts from it is ready seconds sooner (Java's AppCDS).
 
-It lies in the folder of this Python environment, not in the cache of jars: a JVM runs what is in it, and no lock can pin what
-each machine makes for its own Java. Who may write there may change this code too. A JVM compares the archive with the jars that
-it starts from, and goes on without it where they differ.
+It is in this Python environment, not in the cache of jars: no lock can pin what each machine makes for its own Java. A JVM
+that starts from other jars ignores the archive.
 """
 
 from __future__ import annotations
@@ -29,36 +28,22 @@ _SECONDS = 900
 
 
 def archive_file() -> Path:
-    """Where the archive is, or would be: its name changes with the Java, the jars and pyspark.
-
-    Raises:
-        ToolError: There is no Java.
-    """
+    """Return the archive's path, whose name changes with the Java, the jars and pyspark. Raises a `ToolError` without Java."""
     java = java_executable().resolve()
     of = [str(java), str(java.stat().st_mtime_ns), str(jars.cache_dir()), SHA256, str(jars.pyspark_folder())]
     return _FOLDER / f"classes-{hashlib.sha256('|'.join(of).encode()).hexdigest()[:12]}.jsa"
 
 
 def jvm_options() -> tuple[str, ...]:
-    """The options of a JVM that starts from the archive; none where there is no archive."""
+    """Return the options of a JVM that starts from the archive; none if there is no archive."""
     made = archive_file()
     return (f"-XX:SharedArchiveFile={made}", *_SILENT) if made.exists() else ()
 
 
 def make(command: Sequence[str]) -> Path:
-    """Make the archive from what the sessions of a command load, and remove those of former jars and Javas.
-
-    Args:
-        command: A program that opens a local session, uses it, and ends.
-
-    Returns:
-        The archive.
-
-    Raises:
-        ToolError: There is no Java that can, the command failed, or the archive cannot be written.
-    """
+    """Make the archive from what a command's local sessions load, and remove former ones; raise a `ToolError` on failure."""
     kept = archive_file()
-    java_version()  # a Java that does not run is told as such
+    java_version()  # raises the error of a Java that does not run
     try:
         for former in _FOLDER.glob("classes-*.jsa"):
             former.unlink()
@@ -70,7 +55,7 @@ def make(command: Sequence[str]) -> Path:
                 f"-XX:ArchiveClassesAtExit={made}",
                 *_SILENT,
             ]
-            # The JVM writes to the same output, and ends after the command: the end of the output is the end of both.
+            # The JVM inherits the output and ends after the command: the output ends when both have ended.
             run = subprocess.run(
                 list(command),
                 env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options).strip()},

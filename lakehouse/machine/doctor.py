@@ -23,15 +23,7 @@ PACKAGES = {"pyspark": "4.2", "delta-spark": "4.4", "great-expectations": "1.24"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        name: What was checked.
-        ok: Whether it meets the need.
-        observed: What was found.
-        expected: What is needed.
-        next_step: What to do about it; empty if it is ok.
-    """
+    """The result of one check; `next_step` is empty if it is ok."""
 
     name: str
     ok: bool
@@ -41,11 +33,7 @@ class Finding:
 
 
 def diagnose(*, store: str | None = None) -> list[Finding]:
-    """Run every check and return all findings, good ones too, in the order in which to fix them.
-
-    Args:
-        store: The set of jars for the store of the tables. Of other optional sets, those that are there are looked at.
-    """
+    """Run every check, in the order in which to fix them. Of optional jars, those of `store` are required."""
     return [
         check_python(),
         check_java(),
@@ -109,7 +97,7 @@ def check_memory() -> Finding:
 
 def check_writable(folder: Path) -> Finding:
     """Check that the cache folder can be written or created."""
-    there = _nearest(folder)
+    there = _nearest_folder(folder)
     try:
         with tempfile.TemporaryFile(dir=there):
             problem = ""
@@ -121,7 +109,7 @@ def check_writable(folder: Path) -> Finding:
 
 def check_disk(folder: Path) -> Finding:
     """Check that the cache folder's disk has room for the jars and Spark's temporary files."""
-    free = shutil.disk_usage(_nearest(folder)).free
+    free = shutil.disk_usage(_nearest_folder(folder)).free
     verdict = (free >= MINIMUM_DISK_BYTES, f"{_gib(free)} free", f"{_gib(MINIMUM_DISK_BYTES)} free")
     return _finding("disk", verdict, "Make room there, or set TIDEMARK_JARS to a folder on another disk.")
 
@@ -139,8 +127,7 @@ def _finding(name: str, verdict: tuple[bool, str, str], next_step: str) -> Findi
     return Finding(name, ok=ok, observed=observed, expected=expected, next_step="" if ok else next_step)
 
 
-def _nearest(folder: Path) -> Path:
-    """Return the folder, or the closest folder above it that exists."""
+def _nearest_folder(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 
 

@@ -1,15 +1,13 @@
 """The JVM jars that Tidemark needs in addition to pyspark's: fetched once, in exact versions, and used offline from then on.
 
-`jvm.xml` is the lock, `jvm.sha256` its checksums. Jars are fetched by the Apache Ivy that pyspark ships, so Maven, Coursier and
-`spark.jars.packages` are not needed. A fetch, step by step:
+`jvm.xml` is the lock, `jvm.sha256` its checksums. A fetch uses the Apache Ivy that pyspark ships:
 
-1. a lock file next to the jars admits one process at a time;
-2. Ivy resolves into a temporary folder in the same cache folder;
-3. names and SHA-256 of the fetched jars are compared with the lock;
-4. a rename puts the whole set in place, so a reader sees all jars or none.
+1. A lock file next to the jars admits one process at a time.
+2. Ivy resolves into a temporary folder in the same cache folder.
+3. Names and SHA-256 of the fetched jars are compared with the lock.
+4. A rename puts the whole set in place, so a reader sees all jars or none.
 
-Before each start of a JVM the SHA-256 of every jar is compared with the lock. That takes 0.02 s for Spark's jars and 0.05 s for
-the broker's, so no result is cached that could be forged.
+Each start of a JVM compares every jar with the lock. That takes 0.05 s at most, so no result is cached that could be forged.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ _MIRROR = (
 
 
 def cache_dir() -> Path:
-    """Return the folder of this lock's jars, with one folder per configuration.
-
-    Its parent is $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock, so two
-    versions of Tidemark on one machine share jars only if their locks are equal.
-    """
+    """Return the folder, by hash, of this lock's jars in $TIDEMARK_JARS, $XDG_CACHE_HOME/tidemark or ~/.cache/tidemark."""
     named = os.environ.get("TIDEMARK_JARS")
     caches = os.environ.get("XDG_CACHE_HOME")
     root = Path(named) if named else (Path(caches) if caches else Path.home() / ".cache") / "tidemark"
@@ -60,11 +54,7 @@ def cache_dir() -> Path:
 
 
 def pinned(conf: str) -> dict[str, str]:
-    """Return the jars that the lock pins for a configuration: file name to SHA-256.
-
-    Raises:
-        UsageError: There is no such configuration.
-    """
+    """Return a configuration's pinned jars, file name to SHA-256; raise a `UsageError` if there is no such configuration."""
     if conf not in CONFIGURATIONS:
         raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=", ".join(CONFIGURATIONS))
     lines = [line.split() for line in CHECKSUM_FILE.read_text(encoding="utf-8").splitlines() if line]
@@ -72,7 +62,7 @@ def pinned(conf: str) -> dict[str, str]:
 
 
 def packages() -> str:
-    """The lock's Delta Lake and Kafka source as Maven coordinates, for `spark.jars.packages`, which adds what they need.
+    """Return the lock's Delta Lake and Kafka source as Maven coordinates, for `spark.jars.packages`.
 
     >>> packages()
     'io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'
@@ -81,7 +71,7 @@ def packages() -> str:
 
 
 def coordinates(name: str) -> str:
-    """The Maven coordinates of the first jar of the lock whose name begins so.
+    """Return the Maven coordinates of the first jar of the lock whose name begins so.
 
     >>> coordinates("protobuf-java")
     'com.google.protobuf:protobuf-java:4.36.2'
@@ -92,28 +82,20 @@ def coordinates(name: str) -> str:
 
 
 def missing(conf: str) -> list[str]:
-    """The names of a configuration's jars that are not in the cache, sorted."""
+    """Return the names of a configuration's jars that are not in the cache, sorted."""
     folder = cache_dir() / conf
     return sorted(name for name in pinned(conf) if not (folder / name).is_file())
 
 
 def differing(conf: str) -> list[str]:
-    """The names of a configuration's jars whose bytes in the cache differ from the lock, sorted."""
+    """Return the names of a configuration's jars whose bytes in the cache differ from the lock, sorted."""
     folder, expected = cache_dir() / conf, pinned(conf)
     there = [name for name in expected if (folder / name).is_file()]
     return sorted(name for name in there if _sha256(folder / name) != expected[name])
 
 
 def fetch(conf: str | None = None) -> Path:
-    """Fetches the jars of one configuration, or of all but the optional ones, into the cache; no network if they are there.
-
-    Jars whose bytes differ from the lock are replaced.
-
-    Args:
-        conf: One of CONFIGURATIONS, or None for those that are not optional.
-
-    Returns:
-        The cache folder, see `cache_dir`.
+    """Fetch the jars of one configuration, or of all but the optional ones; return the cache folder.
 
     Raises:
         UsageError: There is no such configuration.
@@ -127,21 +109,17 @@ def fetch(conf: str | None = None) -> Path:
 
 
 def spark_jars(conf: str = "spark") -> list[Path]:
-    """Return the jars to start a Spark session from, or the additional ones for a store, fetching them first if needed.
-
-    Raises:
-        ToolError: A jar differs from the lock; or as `fetch`.
-    """
+    """Return a configuration's jars, fetched first if needed; raise a `ToolError` if one differs, or as `fetch`."""
     return _verified(conf)
 
 
 def broker_classpath() -> str:
-    """Return the class path of the local Kafka broker, fetching its jars first if needed. Raises as `spark_jars`."""
+    """Return the class path of the local Kafka broker. Raises as `spark_jars`."""
     return os.pathsep.join(str(jar) for jar in _verified("broker"))
 
 
 def _verified(conf: str) -> list[Path]:
-    """Return a configuration's jars once their bytes match the lock. A changed jar is an error, and is not replaced."""
+    """Return a configuration's jars if their bytes match the lock. A changed jar is an error, and is not replaced."""
     if missing(conf):
         fetch(conf)
     folder = cache_dir() / conf
@@ -162,17 +140,13 @@ def _fetch_into(folder: Path, conf: str) -> None:
         if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
             return
         arrived = retrieve(LOCK_FILE, conf, work)
-        _check(arrived, conf)
+        _require_pinned(arrived, conf)
         _put_in_place(arrived, folder / conf, aside=work / "incomplete")
 
 
 @contextlib.contextmanager
 def at_work(folder: Path) -> Iterator[Path]:
-    """Be the only process that puts something into the cache; yields a temporary folder in it, for a rename to put it in place.
-
-    Raises:
-        ToolError: It cannot be written there.
-    """
+    """Yield a temporary folder in the cache, to one process at a time; raise a `ToolError` if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as work:
@@ -188,17 +162,7 @@ def at_work(folder: Path) -> Iterator[Path]:
 
 
 def retrieve(lock: Path, conf: str, work: Path, names: str = "[artifact]-[revision].[ext]") -> Path:
-    """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Verifies nothing.
-
-    Args:
-        lock: An Ivy file.
-        conf: The configuration.
-        work: A folder.
-        names: Ivy's pattern for the files' names.
-
-    Raises:
-        ToolError: Java or pyspark is missing, or the jars could not be fetched.
-    """
+    """Let Ivy fetch a configuration of a lock, not verified, into a folder under `work`; raise a `ToolError` on failure."""
     arrived = work / conf
     command = [
         str(java_executable()),
@@ -274,7 +238,7 @@ def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file in a folder, by name."""
+    """Return the SHA-256 of each file in a folder, by name."""
     return {jar.name: _sha256(jar) for jar in sorted(folder.iterdir())}
 
 
@@ -282,8 +246,7 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _check(arrived: Path, conf: str) -> None:
-    """Compares names and checksums with the lock, and raises on any difference."""
+def _require_pinned(arrived: Path, conf: str) -> None:
     expected, observed = pinned(conf), checksums(arrived)
     faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
     faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]
@@ -307,7 +270,7 @@ def _put_in_place(arrived: Path, target: Path, aside: Path) -> None:
 
 
 def pin() -> None:
-    """Resolves the lock again and writes `jvm.sha256`. Run it after changing `jvm.xml`, and review the diff."""
+    """Resolve the lock again and write `jvm.sha256`. Run it after changing `jvm.xml`, and review the diff."""
     with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:
         sums = {conf: checksums(retrieve(LOCK_FILE, conf, Path(work) / conf)) for conf in CONFIGURATIONS}
     lines = [f"{digest}  {conf}/{name}\n" for conf, jars in sums.items() for name, digest in jars.items()]

@@ -15,11 +15,9 @@ SECOND_COMPILER_LATE = (
     *("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000"),
     *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000"),
 )
-"""Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. What a load of millions runs for
-long is compiled all the same. See decision 0080."""
+"""Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. See decision 0080."""
 FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
-"""For a JVM of seconds. Alone, the first compiler has room for 48 MiB of code, and would drop and compile the same again and
-again."""
+"""For a JVM of seconds. With its default of 48 MiB for code, the first compiler would drop and recompile the same code."""
 HOW_TO_GET_JAVA = (
     "Install a JDK of 17 or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
     "others: your package manager or any OpenJDK build), or point JAVA_HOME at the one you have."
@@ -27,11 +25,7 @@ HOW_TO_GET_JAVA = (
 
 
 def java_executable() -> Path:
-    """Return the `java` of JAVA_HOME, or else the first one on the PATH.
-
-    Raises:
-        ToolError: JAVA_HOME is set and holds no `bin/java`, or neither place has one.
-    """
+    """Return the `java` of JAVA_HOME, or else the first one on the PATH; raise a `ToolError` if it is not there."""
     home = os.environ.get("JAVA_HOME")
     if home:
         candidate = Path(home) / "bin" / "java"
@@ -58,11 +52,7 @@ def java_executable() -> Path:
 
 
 def java_version() -> int:
-    """Return the major version of the Java that `java_executable` finds (8 for the old form `1.8.0`).
-
-    Raises:
-        ToolError: There is no Java, or it does not answer `-version`.
-    """
+    """Return the major version of that Java (8 for the old form `1.8.0`); raise a `ToolError` if it does not answer."""
     executable = java_executable()
     try:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
@@ -77,13 +67,8 @@ def java_version() -> int:
 def parse_version(answer: str) -> int | None:
     """Return the major version in the output of `java -version`, or None if there is none.
 
-    Examples:
-        >>> parse_version('openjdk version "17.0.15" 2025-04-15')
-        17
-        >>> parse_version('java version "1.8.0_392"')
-        8
-        >>> parse_version("No Java runtime present") is None
-        True
+    >>> [parse_version(each) for each in ('openjdk version "17.0.15" 2025-04-15', 'java version "1.8.0_392"', "No Java")]
+    [17, 8, None]
     """
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match.group(1)) if match else None

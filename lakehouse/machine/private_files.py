@@ -17,17 +17,7 @@ def folder(path: Path) -> Path:
 
 
 def replace_file(target: Path, text: str) -> Path:
-    """Atomically write a file that only its owner may read.
-
-    Until it is whole, the file has a name that cannot be guessed, so that no link can be planted there.
-
-    Args:
-        target: The file; its folder must exist.
-        text: Its content.
-
-    Returns:
-        The file.
-    """
+    """Atomically write a file for its owner alone. Until it is whole, its name cannot be guessed, so no link can be planted."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     unfinished = Path(name)
     try:

@@ -1,10 +1,7 @@
-"""A jar of our own: commits that overwrite nothing, and functions that read Protobuf.
+"""A jar of our own: commits that overwrite nothing, in a local folder and in S3, and functions that read Protobuf.
 
-The commits are those in a local folder (`LocalFiles.java`) and in S3 (`ConditionalPut.java`); `ProtobufToAvro.java` has the
-functions.
-
-Compiled on first use by Janino, the Java compiler that Spark generates its own code with: no JDK is needed, and no binary is in
-the repository. The result is the same to the byte wherever it is made, and is pinned and verified as the other jars are.
+Spark's own Java compiler, Janino, compiles it on first use: no JDK is needed, and no binary is in the repository. The result
+is the same to the byte everywhere, and is pinned and verified as the other jars are.
 """
 
 from __future__ import annotations
@@ -33,24 +30,20 @@ LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
 SHA256 = "de34814b9e88b7e3120634047bd91bf7e430770fe961f6c7d24fcbf10762ae91"
-"""Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
+"""SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {
     PROTOBUF_TO_AVRO: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF2<[B[B[B>;",
     PROTOBUF_MESSAGE_PATH: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF1<[BLjava/lang/String;>;",
 }
-"""What Spark asks of a class of functions, and the compiler does not write: the types of its interface."""
+"""The types of the functions' interfaces, which Spark needs and the compiler does not write."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _JAVA_8 = 8
 
 
 def storage_jar() -> Path:
-    """Return the jar, compiling it first if it is not in the cache, next to the folders of the other jars.
-
-    Raises:
-        ToolError: It cannot be compiled or written, or what was compiled is not what is pinned.
-    """
+    """Return the jar, compiled first if needed; raise a `ToolError` if that fails, or the result is not the pinned jar."""
     jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"  # another version of Tidemark has another one
     if _is_pinned(jar):
         return jar
@@ -73,11 +66,7 @@ def storage_jar() -> Path:
 
 
 def compiled() -> bytes:
-    """Compile the sources: a jar whose bytes depend on them and the compiler only.
-
-    Raises:
-        ToolError: Java or pyspark is missing, or a source does not compile.
-    """
+    """Compile the sources to a jar whose bytes depend on them and the compiler only; raise a `ToolError` if that fails."""
     classes: dict[str, bytes] = {}
     with _jvm() as jvm:
         for source in SOURCES:
@@ -96,7 +85,7 @@ def compiled() -> bytes:
 
 
 def _signed(jvm: Any, name: str, code: bytes) -> bytes:
-    """A class with the types of its interface, if it is one of functions."""
+    """Add the types of its interface to a class, if it is one of functions."""
     from py4j.java_gateway import set_field
 
     if name not in _SIGNATURES:
@@ -111,7 +100,6 @@ def _signed(jvm: Any, name: str, code: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _jvm() -> Iterator[Any]:
-    """A JVM with the compiler, and with what the sources are compiled against."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     home = jars.pyspark_folder()

@@ -1,7 +1,7 @@
 """Ownership of Bronze: a table property names the only pipeline that may ingest into it.
 
-The ledger refuses another pipeline too, but only after Bronze has committed: the first pipeline would then take those records
-for its own.
+The ledger refuses another pipeline too, but only after Bronze has committed: the first pipeline would then take those
+records for its own.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def create_bronze(spark: SparkSession, run: Run) -> None:
     """Create `bronze_records` as this pipeline's, or check that the existing table is.
 
-    Commits nothing to another pipeline's table. A table created before the property existed belongs to the pipeline that the
-    ledger names, or else to the first one that comes; one commit then records the owner.
+    A table from before the property belongs to the pipeline that the ledger names, or else to the first one that comes. One
+    commit then records the owner.
 
     Raises:
-        TableStateError: The table is another pipeline's.
+        TableStateError: The table is another pipeline's; nothing was committed.
         ContractError: The table exists with other columns.
     """
     table = run.table(BRONZE_RECORDS)
@@ -42,14 +42,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
 
 
 def require(spark: SparkSession, run: Run) -> str | None:
-    """Check that Bronze is not another pipeline's, nor the ledger where Bronze names no owner. Commits nothing.
-
-    Returns:
-        The pipeline that the table names; None if it names none or does not exist.
-
-    Raises:
-        TableStateError: They are another pipeline's.
-    """
+    """Return the pipeline that Bronze names, or None; raise a `TableStateError` if Bronze, or else the ledger, is another's."""
     table = run.table(BRONZE_RECORDS)
     owner = tables.properties(spark, table).get(OWNER) if tables.exists(spark, table) else None
     require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)
@@ -57,13 +50,7 @@ def require(spark: SparkSession, run: Run) -> str | None:
 
 
 def require_own(run: Run, owners: Iterable[str], *, where: Table) -> None:
-    """Check that no other pipeline is among the owners that some tables name.
-
-    A pipeline's name is part of the idempotency key of its writes.
-
-    Raises:
-        TableStateError: Another pipeline is.
-    """
+    """Raise a `TableStateError` for another owner: a pipeline's name is part of the idempotency key of its writes."""
     if others := set(owners) - {run.pipeline}:
         raise TableStateError(
             "These tables are another pipeline's; nothing was written.",
@@ -75,7 +62,6 @@ def require_own(run: Run, owners: Iterable[str], *, where: Table) -> None:
 
 
 def _claimers(spark: SparkSession, run: Run) -> set[str]:
-    """The pipelines that the ledger names."""
     ledger = run.table(SILVER_LOADS)
     if not tables.exists(spark, ledger):
         return set()

@@ -1,15 +1,13 @@
 """Fence between a cutover (a restore or rebuild) and earlier claims: a stale process that wakes up after it writes nothing.
 
-A cutover rolls back loads that another process may still be executing. Three mechanisms together make that harmless, and none
-of them is a check before a commit:
+Another process may still execute loads that a cutover rolls back. A check before a commit would not stop it; these do:
 
-- The cutover commits to Silver's records and rejects under its own number. Delta takes a load's append only under a number
-  above all that the table has seen, so the append of a rolled-back load is skipped, or conflicts.
-- A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger in
-  its transaction, and fails if a cutover is claimed above the load.
-- The cutover may be claimed between that read and the commit. So, after its claim and before it changes anything, it changes a
-  property of each table: a transaction that began earlier conflicts with that. One that begins later, or is tried again, sees
-  the claim.
+- The cutover commits to Silver's records and rejects under its own number. Delta takes an append only under a number above
+  all that the table has seen, so that of a rolled-back load is skipped, or conflicts.
+- A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger
+  in its transaction, and fails if a cutover is claimed above the load.
+- The cutover may be claimed between that read and the commit. So after its claim, and before it changes anything, it changes
+  a property of each table. A transaction that began earlier conflicts with that; a later one sees the claim.
 """
 
 from __future__ import annotations
@@ -44,34 +42,22 @@ _PROPERTY = "tidemark.swap"
 
 
 def guarded(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """The same rows, which can be written only if no restore or rebuild was claimed above a load.
-
-    Nothing is checked now: the statement that writes the rows checks in its own transaction, and fails with `UndoneError`.
-
-    Args:
-        rows: The rows to write, or the source of a MERGE.
-        run: The run.
-        load_seq: The load; the last one of a published range.
-    """
+    """Return rows that cannot be written once a cutover is claimed above a load: their statement raises an `UndoneError`."""
     cutovers = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_cutovers_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({cutovers}) = 0, '{UNDONE}') IS NULL")
 
 
 def unclaimed(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """The same ledger rows, which can be written only if no load above this one was claimed; see `guarded`."""
+    """Return ledger rows that can be written only if no load above this one was claimed; see `guarded`."""
     later = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE load_seq > {load_seq}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({later}) = 0, '{OVERTAKEN}') IS NULL")
 
 
 def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_bronze: bool) -> None:
-    """Fence off what was claimed before a cutover. Commits to every table that a load or a publish writes.
+    """Fence off what was claimed before a claimed cutover. Commits to every table that a load or a publish writes.
 
-    Args:
-        spark: The session.
-        run: The run.
-        load_seq: The cutover's number; it must be claimed already.
-        is_noted: Whether to record the number in records and rejects now, because the cutover's own writes there carry none.
-        with_bronze: Whether an erasure may be under way: no other claimed load changes Bronze.
+    `is_noted` records its number in records and rejects, if its own writes there carry none. `with_bronze` is needed if an
+    erasure may be under way: no other claimed load changes Bronze.
     """
     for name in _APPENDED_TO if is_noted else ():
         tables.note(spark, run.table(name), Transaction(run.app_id(name), load_seq))
@@ -81,11 +67,7 @@ def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_
 
 
 def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Raise if a restore or rebuild was claimed above a load, so that a load that is rolled back is not reported as done.
-
-    Raises:
-        UndoneError: One was.
-    """
+    """Raise an `UndoneError` if a restore or rebuild was claimed above a load, so that it is not reported as done."""
     table = run.table(SILVER_LOADS)
     if spark.read.table(table.sql).where(_cutovers_above(load_seq)).limit(1).count():
         raise UndoneError.of(str(table))

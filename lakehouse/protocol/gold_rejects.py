@@ -1,9 +1,8 @@
 """What expectations kept out of Gold: the rows of `gold_rejects`, and which of them are in effect.
 
-A gate run lists what it finds before it records its results. Whether its loads get into Gold is decided later, perhaps by
-another gate run. So a row is in effect only once its own gate run has published its load, as gold_stream_health records; until
-then it is a proposal, and if another gate run published the load it is history. Nothing has to be taken back when a load is
-rejected or audited again.
+A gate run lists what it finds before it records its results. A row is in effect once its own gate run has published its
+load, as gold_stream_health records. Until then it is a proposal, and if another gate run published the load it is history.
+So nothing has to be taken back when a load is rejected or audited again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ PLACE = ("topic", "partition", "offset")
 
 
 def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
-    """The rows that a gate run found: records that its range's loads leave out of Gold."""
+    """Return the rows that a gate run found: records that its range leaves out of Gold."""
     if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
         return []
     rows = small_tables.read(spark, table, REJECTS.names, start=("load_seq", gate_run.first_load_seq))
@@ -40,13 +39,7 @@ def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
 
 
 def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
-    """The rows in effect: those whose own gate run published their load.
-
-    Args:
-        spark: The session.
-        run: The run.
-        up_to: The last load whose rows to return; None for all.
-    """
+    """Return the rows in effect, of loads up to `up_to`: those whose own gate run published their load."""
     if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
         return []
     rows = small_tables.read(spark, table, REJECTS.names)
@@ -56,7 +49,7 @@ def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list
 
 
 def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
-    """The rows that operators released in loads of a gate run's range; Gold gets their records with it."""
+    """Return the rows that operators released in loads of a gate run's range; Gold gets their records with it."""
     if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
         return []
     rows = small_tables.read(spark, table, REJECTS.names, start=("settled_load_seq", gate_run.first_load_seq))
@@ -72,20 +65,20 @@ def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
 
 
 def places(spark: SparkSession, rows: Iterable[Row], *more: str) -> DataFrame:
-    """The topic, partition and offset of some rows as a frame, with more of their numeric columns."""
+    """Return topic, partition and offset of some rows as a frame, with more of their numeric columns."""
     columns = ["topic string", "partition int", "offset bigint", *(f"{name} bigint" for name in more)]
     return frames.of_tuples(spark, [[row[name] for name in (*PLACE, *more)] for row in rows], ", ".join(columns))
 
 
 def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
-    """Records other than those that the rows name."""
+    """Return records other than those that the rows name."""
     if not rows:
         return records
     return records.join(F.broadcast(places(spark, rows)), on=list(PLACE), how="left_anti").select(*records.columns)
 
 
 def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:
-    """Each published load, from the first of these rows on, with the gate run that published it."""
+    """Return each published load, from the first of these rows on, with the gate run that published it."""
     first = min((row["load_seq"] for row in rows), default=None)
     if first is None or not tables.exists(spark, table := run.table(GOLD_STREAM_HEALTH)):
         return set()

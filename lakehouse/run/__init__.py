@@ -1,4 +1,1 @@
-"""One run of a pipeline: `context.Run` is handed to every stage.
-
-What a run reports goes through its `Report`; `lock.locked` keeps a second run out.
-"""
+"""One run of a pipeline: each stage gets a `context.Run` and reports to its `Report`. `lock.locked` keeps others out."""

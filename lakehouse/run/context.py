@@ -20,7 +20,7 @@ class Report(Protocol):
 
 
 def new_id(now: datetime | None = None) -> str:
-    """A short identifier that sorts by time.
+    """Return a short identifier that sorts by time.
 
     >>> new_id(datetime(2026, 11, 21, 9, 30, tzinfo=UTC))[:16]
     '20261121T093000-'
@@ -30,15 +30,7 @@ def new_id(now: datetime | None = None) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage of one run shares.
-
-    Attributes:
-        pipeline: The pipeline's name; with a table's name, the idempotency key of writes to it.
-        lakehouse: Where the tables are.
-        report: Where to report events.
-        run_id: The run's identifier, kept with every row that it writes.
-        registry: The schema registry that says what values were written with; None if they do not name it.
-    """
+    """What every stage of one run shares. `pipeline` and a table's name are the idempotency key of writes to it."""
 
     pipeline: str
     lakehouse: Lakehouse
@@ -47,9 +39,9 @@ class Run:
     registry: SchemaRegistry | None = None
 
     def table(self, name: str) -> Table:
-        """A table of this run's lakehouse."""
+        """Return a table of this run's lakehouse."""
         return self.lakehouse.table(name)
 
     def app_id(self, name: str) -> str:
-        """The application id of this pipeline's transactions on a table."""
+        """Return the application id of this pipeline's transactions on a table."""
         return f"{self.pipeline}/{name}"

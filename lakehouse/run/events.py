@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 BOUND = ("pipeline", "run_id")
 """Fields that apply to every later event, from the first event that carries them."""
 WORKING = "working"
-"""The event, after its stage's name, of a stage that is still at work, see `lakehouse.spark.progress`."""
+"""The event, after its stage's name, of a stage that is still working, see `lakehouse.spark.progress`."""
 BOUND_IN_STAGE = ("load_seq",)
 """Fields that apply until another stage starts: the gate audits other loads than the one that Silver wrote last."""
 

@@ -62,7 +62,7 @@ class Check:
 
 
 def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Check:
-    """The outcome of a check: its first violation, which is the cause of the others, and their count; or that it `holds`.
+    """Return a check's outcome: its first violation, which causes the others, and their count; or that it `holds`.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
     Check(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
@@ -76,7 +76,7 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
 
 def require_sound(findings: Iterable[Check]) -> None:
-    """Raise a TableStateError for the first failed check, which by their order is the cause of those that fail after it."""
+    """Raise a `TableStateError` for the first failed check, which by their order causes those that fail after it."""
     for each in findings:
         if not each.ok:
             raise TableStateError(

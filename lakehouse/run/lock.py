@@ -27,16 +27,8 @@ _BETWEEN_SECONDS = 0.2
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
     """Hold the lock of a local root; do nothing for others, where the log store or the catalog decides who commits.
 
-    The operating system releases the lock when its holder dies. A run waits for maintenance whatever `wait_seconds` is: a
-    second lock file says that maintenance holds the first.
-
-    Args:
-        lakehouse: The lakehouse.
-        wait_seconds: How long to wait for another run.
-        is_maintenance: Whether the holder is maintenance, which releases the lock soon, so that runs wait for it.
-
-    Raises:
-        AnotherWriterError: Another process held the lock for the whole wait.
+    The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run, then raises an
+    `AnotherWriterError`. It always waits for maintenance, which holds a second lock file and releases the lock soon.
     """
     root = lakehouse.local_root
     if root is None:
@@ -53,11 +45,7 @@ def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: boo
 
 
 def require_no_run(lakehouse: Lakehouse) -> None:
-    """Look whether another run holds the lock of a local root now; wait for maintenance only. Makes no folder and no file.
-
-    Raises:
-        AnotherWriterError: Another run holds it.
-    """
+    """Raise an `AnotherWriterError` if another run holds a local root's lock; wait for maintenance only. Makes no file."""
     root = lakehouse.local_root
     if root is not None and (root / _NAME).exists():
         with locked(lakehouse):

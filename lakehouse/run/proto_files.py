@@ -1,8 +1,4 @@
-"""A registry's schema of Protobuf as a descriptor set: put together of compiled files, or compiled of its text by protoc.
-
-A registry gives text, and some give compiled files. protoc comes with `grpcio-tools`, which is only asked for where there is
-text.
-"""
+"""A registry's Protobuf schema as a descriptor set: built from compiled files, or compiled by grpcio-tools' protoc."""
 
 from __future__ import annotations
 
@@ -31,14 +27,10 @@ _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.-]+(/(?!\.)[A-Za-z0-9_.-]+)*")
 
 
 def assembled(main: str, others: Mapping[str, str]) -> str:
-    """The descriptor set of a schema, as `protobuf_schema.read` takes it: what no such set can be made of begins with REFUSED.
+    """Return a schema's descriptor set, for `protobuf_schema.read`; or a text that begins with REFUSED if there is none.
 
-    Args:
-        main: The schema: a .proto file's text, or base64 of a compiled file.
-        others: What it imports, and what these do, by the names that imports have; the well-known files need not be there.
-
-    Raises:
-        ToolError: It is text, and nothing here compiles it.
+    `main` is a .proto file's text, or base64 of a compiled file. `others` are its imports, and what these import, by name,
+    without the well-known files. Text raises a `ToolError` if nothing here compiles it.
     """
     files = {name: as_file(text) for name, text in {**others, _MAIN: main}.items()}
     compiled = [_named(each, name) for name, each in files.items() if each is not None]
@@ -53,7 +45,7 @@ def assembled(main: str, others: Mapping[str, str]) -> str:
 
 
 def as_file(text: str) -> FileDescriptorProto | None:
-    """The compiled file that a text is base64 of; None if it is none."""
+    """Decode a compiled file from base64; None if the text is none."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -70,12 +62,7 @@ def _named(file: FileDescriptorProto, name: str) -> FileDescriptorProto:
 
 
 def _by_protoc(files: Mapping[str, str]) -> bytes:
-    """What protoc makes of texts, of which _MAIN needs the others.
-
-    Raises:
-        ProtobufSchemaError: It refuses them.
-        ToolError: It is not installed.
-    """
+    """Compile _MAIN with the files that it imports; raise a `ProtobufSchemaError` or, without protoc, a `ToolError`."""
     if importlib.util.find_spec("grpc_tools") is None:
         raise ToolError(
             "The schema registry gives Protobuf schemas as text, and nothing here compiles them.",
@@ -94,8 +81,7 @@ def _by_protoc(files: Mapping[str, str]) -> bytes:
                 (root / name).write_text(text, encoding="utf-8")
             except (OSError, ValueError) as error:
                 raise ProtobufSchemaError(f"its file {name} cannot be written: {type(error).__name__}") from error
-        # -P: nothing that a registry names is taken for a module. A process of its own: protoc writes to its streams, and may
-        # die.
+        # -P: no name of a registry is imported as a module. A process of its own: protoc writes to its streams, and may die.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
         try:
             ran = subprocess.run(

@@ -1,7 +1,4 @@
-"""Reporting of a run: a live view on a terminal, JSON lines or Python's log, and the run's result as a file. Knows no Spark.
-
-Everything reported passes a scrubber first: no secret that the config resolved reaches a log, a screen or a file.
-"""
+"""Reporting of a run: a live view on a terminal, JSON lines or Python's log, and the result as a file. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -26,13 +23,11 @@ if TYPE_CHECKING:
 
 MASK = "********"
 _LONGEST_IN_LOG = 10_000
-"""Characters of an event's text: enough for the message of an error, whose parts are cut one by one."""
+"""Limit on the characters of an event's text: enough for an error's message, whose parts are cut one by one."""
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
-    """Return a function that makes any value safe to show: JSON-able, with every secret masked at any depth.
-
-    Secrets are also found as Python or JSON escapes them. Keys of mappings are scrubbed too; numbers stay numbers.
+    """Return a function that makes any value JSON-able, with every secret masked at any depth, also where it is escaped.
 
     >>> scrubber(["hunter2"])({"password": "hunter2", "tries": [1, "not hunter2"]})
     {'password': '********', 'tries': [1, 'not ********']}
@@ -61,13 +56,8 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
 def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None, is_quiet: bool = False) -> Iterator[Report]:
     """Open the report of a process, on stderr, so that stdout holds results only.
 
-    Args:
-        secrets: Texts that must not be shown.
-        terminal: Whether to draw a live view rather than JSON lines; None: if stderr is a terminal that can move its cursor.
-        is_quiet: Whether to write only what failed, as JSON lines.
-
-    Yields:
-        The report, open.
+    `terminal` draws a live view instead of JSON lines; None does so if stderr can move its cursor. `is_quiet` writes failures
+    only, as JSON lines.
     """
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -110,11 +100,7 @@ class JsonReport:
         )
 
     def event(self, name: str, **fields: object) -> None:
-        """Write one line.
-
-        Its level is error if the name ends in `.failed` (a run or a stage did), and warning if it ends in `_failed` (something
-        next to the run did).
-        """
+        """Write one line: an error if the name ends in `.failed` (a run or stage), a warning if in `_failed` (others)."""
         bind(self.bound, name, fields)
         if self._is_quiet and _level(name) == "info":
             return
@@ -123,11 +109,11 @@ class JsonReport:
             getattr(self._log, _level(name))(name, **{**self.bound, **fields})
 
     def close(self) -> None:
-        """Nothing to do: every line is written at once."""
+        """Do nothing: every line is written at once."""
 
 
 class PythonLog:
-    """Each event as a message of Python's logger `tidemark`: its name, and its fields as JSON; at the level of `JsonReport`."""
+    """Each event as a message of Python's logger `tidemark`: its name and its fields as JSON, at the level of `JsonReport`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._scrub = scrubber(secrets)
@@ -145,13 +131,5 @@ def _level(name: str) -> str:
 
 
 def save_result(folder: Folder, result: Mapping[str, object]) -> str:
-    """Save a run's result as `<run_id>.json`, whole or not at all.
-
-    Args:
-        folder: The `_reports` folder of a lakehouse; created if missing.
-        result: What `pipelines.medallion.run` returned; it must have a `run_id`.
-
-    Returns:
-        The file's place.
-    """
+    """Save a run's result as `<run_id>.json`, whole or not at all, in a lakehouse's `_reports`; return its place."""
     return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

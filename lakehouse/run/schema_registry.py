@@ -1,4 +1,4 @@
-"""A schema registry of Confluent's protocol: which schema an id stands for. Asked by the driver only, for each id once."""
+"""A schema registry of Confluent's protocol: which schema an id has. The driver asks once for each id."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Registry
 
 _SECONDS = (5, 30)
-"""To connect, and between two pieces of an answer."""
+"""Seconds to connect, and between two pieces of an answer."""
 _RETRIES, _PAUSE_SECONDS = 4, 0.5
 _MOST_BYTES = 1_000_000
 _NOT_FOUND, _OK = 404, 200
 _REFUSED = (401, 403)
 _MOST_REFERRED = 100
-"""Schemas that one refers to, and these in turn."""
+"""Limit on the schemas that one refers to, and these in turn."""
 _BUSY = (429, 500, 502, 503, 504)
 _UNREACHABLE = (
     "Nothing is lost: the next run goes on with these records. Start the registry, or correct value.registry and its url."
@@ -31,12 +31,7 @@ _UNREACHABLE = (
 
 
 class _Other(NamedTuple):
-    """A schema that another one refers to.
-
-    Attributes:
-        name: What it is called there: a type of Avro, or a file of Protobuf.
-        text: The schema.
-    """
+    """A schema that another one refers to by a name: a type of Avro, or a file of Protobuf."""
 
     name: str
     text: str
@@ -44,35 +39,21 @@ class _Other(NamedTuple):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry, and what it has said: what an id stands for never changes.
-
-    Attributes:
-        settings: Where it is, and how it is reached.
-    """
+    """A registry, and its answers: the schema of an id never changes."""
 
     settings: Registry
     _known: dict[int, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def of_format(self, given: str, number: int, *, met_at: str) -> str:
-        """The schema of an id as values of a format are decoded by it, avro or protobuf; empty if the id's is of another kind.
-
-        Raises:
-            RegistryError: As `schema` raises it.
-            ToolError: As `schema` raises it.
-        """
+        """Return the schema of an id for values of a format; empty if the id's is of another kind. Raises as `schema`."""
         kind, text = self.schema(number, met_at=met_at)
         return text if kind == given.upper() else ""
 
     def schema(self, number: int, *, met_at: str) -> tuple[str, str]:
-        """The schema of an id: its kind, AVRO, JSON or PROTOBUF, and its text; of PROTOBUF a descriptor set, see `proto_files`.
-
-        Args:
-            number: The id.
-            met_at: Where a record has it, for the error.
+        """Return an id's kind, AVRO, JSON or PROTOBUF, and its schema: for PROTOBUF a descriptor set, see `proto_files`.
 
         Raises:
-            RegistryError: The registry cannot be reached, refuses, answers something else, or does not know the id or a schema
-                that one of Avro or Protobuf refers to.
+            RegistryError: The registry cannot be reached, refuses, or lacks the id or a schema that its schema refers to.
             ToolError: It gives Protobuf as text, and nothing here compiles it.
         """
         if number not in self._known:
@@ -80,18 +61,14 @@ class SchemaRegistry:
         return self._known[number]
 
     def require_answer(self) -> None:
-        """Ask for nothing in particular.
-
-        Raises:
-            RegistryError: The registry cannot be reached, or refuses.
-        """
+        """Raise a `RegistryError` if the registry cannot be reached, or refuses."""
         where, status, body = self._get("/schemas/types", "an answer")
         if status in _REFUSED or status in _BUSY:
             raise _refusal(where, status, body)
 
     def _ask(self, number: int, met_at: str) -> tuple[str, str]:
         where, status, body = self._get(f"/schemas/ids/{number}", "the schema of an id that a record has")
-        found = _parsed(body)
+        found = _parsed_json(body)
         if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
             raise RegistryError(
                 f"The schema registry does not know the schema {number}.",
@@ -115,24 +92,20 @@ class SchemaRegistry:
         try:
             return kind, avro_schema.joined(text, [each.text for each in others.values()])
         except avro_schema.AvroSchemaError:
-            return kind, text  # of which whoever decodes by it says what is wrong
+            return kind, text  # the decoder says what is wrong with it
 
     def _compiled(self, path: str, text: str) -> str:
-        """A schema of Protobuf as a compiled file, if the registry has it so; else its text."""
+        """Return a Protobuf schema as a compiled file if the registry has one, else its text."""
         if proto_files.as_file(text) is not None:
             return text
         _, _, body = self._get(f"{path}?format=serialized", "a schema of Protobuf")
-        found = _parsed(body).get("schema")
+        found = _parsed_json(body).get("schema")
         return found if isinstance(found, str) and proto_files.as_file(found) is not None else text
 
     def _referred(
         self, found: dict[str, Any], where: str, others: dict[tuple[str, int], _Other], *, is_protobuf: bool = False
     ) -> None:
-        """Add the schemas that one refers to, each after those that it refers to itself.
-
-        Raises:
-            RegistryError: The registry does not give one, or they are more than can be.
-        """
+        """Add the schemas that one refers to, each after those that it refers to itself."""
         for each in found.get("references") or ():
             subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
             if not isinstance(subject, str) or not isinstance(version, int) or (subject, version) in others:
@@ -148,7 +121,7 @@ class SchemaRegistry:
             others[subject, version] = _Other(name, "")  # a circle ends here
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             there, status, body = self._get(path, "a schema that another one refers to")
-            other = _parsed(body)
+            other = _parsed_json(body)
             if status != _OK or not isinstance(other.get("schema"), str):
                 raise _refusal(there, status, body)
             self._referred(other, there, others, is_protobuf=is_protobuf)
@@ -157,11 +130,6 @@ class SchemaRegistry:
             others[subject, version] = _Other(name, text)
 
     def _get(self, path: str, expected: str) -> tuple[str, int, bytes]:
-        """The URL, and the answer's status and body.
-
-        Raises:
-            RegistryError: The registry cannot be reached.
-        """
         import requests
 
         where, verified = f"{self.settings.url}{path}", self.settings.ca or True
@@ -222,8 +190,7 @@ def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
-    """The answer's JSON; empty if it is none, or too long."""
+def _parsed_json(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body) if len(body) <= _MOST_BYTES else None
     except (ValueError, RecursionError):

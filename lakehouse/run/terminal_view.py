@@ -41,10 +41,7 @@ class _Stage:
 
 
 class LiveReport:
-    """Draws each event into its stage's line. The stage is the first part of an event's name: `silver` of `silver.claimed`.
-
-    A stage ends with its `.finished` or `.failed`, or when another stage begins.
-    """
+    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it finishes, fails or another begins."""
 
     def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
         self.bound: dict[str, object] = {}
@@ -55,10 +52,7 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Show one event; `run.started` begins a new view below the old one.
-
-        Events about one partition are for the log only: here the next one would overwrite them.
-        """
+        """Show one event; `run.started` begins a new view. Events about one partition are for the log only."""
         bind(self.bound, name, fields)
         if "partition" in fields:
             return
@@ -99,7 +93,6 @@ class LiveReport:
         self._stages = {}
 
     def __rich__(self) -> Table:
-        """The view as it is now."""
         view = Table.grid(padding=(0, 1))
         view.add_column(width=1)
         view.add_column(no_wrap=True)
@@ -115,7 +108,7 @@ class LiveReport:
 
     def _draw(self) -> None:
         if self._live is None:
-            # Stdout carries results while the view is on stderr, and must not be redirected into the view.
+            # Stdout carries results, and must not be redirected into the view on stderr.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
 

@@ -1,9 +1,8 @@
-"""Avro schemas: the one that a value was written with, and from it the one that a payload's fields are read by.
+"""Avro schemas: the one that a value was written with, and from it the one that a payload's fields are read by. Pure.
 
-Avro's own resolution would read a decimal of another scale, or milliseconds as microseconds, as a wrong number, and no enum as
-text. So a value is always read as the types that it was written with; which of them a field may take without loss is decided
-here, and Spark casts. A writer's schema is made anew before Spark gets it: full names, no defaults, nothing that does not
-change the bytes. Pure.
+Avro's own resolution would read a decimal of another scale, or milliseconds as microseconds, as a wrong number, and no enum
+as text. So a value is read as the types that it was written with, if the fields take them without loss, and Spark casts.
+Spark gets a writer's schema with full names, and without defaults and all else that does not change the bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "st
 _RECORDS = ("record", "error")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NODES, _MOST_LEVELS = 10_000, 50
-"""Of a schema with every name written out: some lines of Avro can stand for millions of fields."""
+"""Limits on a schema with every name written out: some lines of Avro can stand for millions of fields."""
 _NO_SPACE = "tidemark.none"
 _MOST_DIGITS = 38
 _MOST_BYTES = 16_777_216
-"""Of a fixed type: Avro makes room for it before it looks whether the value has as many bytes."""
+"""Limit on a fixed type: Avro allocates it before it checks whether the value has as many bytes."""
 
-# Of each type of a field: the types that it takes without loss. A logical type stands for the plain one beneath it.
+# By type of a field: the types that it takes without loss. Logical types are listed in place of the plain ones.
 _TAKES = {
     "KEY": ("int", "long", "enum", "string"),
     "STRING": ("enum", "string"),
@@ -45,22 +44,20 @@ _TAKES = {
     "TIMESTAMP": ("timestamp-millis", "timestamp-micros"),
     "TIMESTAMP_NTZ": ("local-timestamp-millis", "local-timestamp-micros"),
 }
-"""The last is the type of a field that was not written."""
+"""The last of each is the type of a field that was not written."""
 _COLUMNS = {kind: name for name, kinds in reversed(_TAKES.items()) if name != "KEY" for kind in kinds}
-"""Of each type: the narrowest type of a field that takes it."""
+"""By type: the narrowest type of a field that takes it."""
 _LOGICAL = {"date": "int", **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long")}
 _WHOLE = {"int": 10, "long": 19}
-"""Whole numbers, and how many digits they have."""
+"""Whole numbers and their digits."""
 _MOST_FIELDS = 1_000
 
 
 class AvroSchemaError(ValueError):
-    """The text is no Avro schema that values are decoded with, or it has none of the fields' types. Says which, and where."""
+    """The text is no Avro schema that values are decoded with, or lacks the fields' types. Says which, and where."""
 
 
 class _Known(NamedTuple):
-    """A type of the schema, and what its bytes may be."""
-
     schema: Any
     nodes: int
     levels: int
@@ -76,16 +73,12 @@ class Writer:
 
     @property
     def text(self) -> str:
-        """The schema as Spark takes it."""
+        """The schema for Spark."""
         return json.dumps(self.schema)
 
 
 def writer(text: str) -> Writer:
-    """Read a schema.
-
-    Raises:
-        AvroSchemaError: It is none, refers to itself, is too large, or has arrays of items without bytes (a few bytes of them
-            can stand for billions).
+    """Read a schema; raise an `AvroSchemaError` if it is none, recursive, too large, or has arrays of items without bytes.
 
     >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
     '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'
@@ -96,14 +89,7 @@ def writer(text: str) -> Writer:
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """Put the types that a schema takes from others into it, each where it is first named.
-
-    Args:
-        text: The schema.
-        others: Those that it refers to, each after those that it refers to itself; none leave the text as it is.
-
-    Raises:
-        AvroSchemaError: As `writer` raises it, for any of them.
+    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`.
 
     >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
     >>> joined('{"type": "array", "items": "shop.Size"}', [size])
@@ -117,7 +103,6 @@ def joined(text: str, others: Sequence[str]) -> str:
 
 
 def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
-    """A schema with the types that it names put into it, each where it is first named."""
     if isinstance(given, list):
         return [_joined(each, named, defined) for each in given]
     name = given if isinstance(given, str) else given.get("name")
@@ -145,8 +130,6 @@ def _json(text: str) -> Any:
 
 @dataclass
 class _Reading:
-    """One schema while it is read."""
-
     named: dict[str, _Known] = field(default_factory=dict)
     open_names: set[str] = field(default_factory=set)
     is_joining: bool = False
@@ -223,7 +206,7 @@ class _Reading:
 
     @staticmethod
     def _logical(given: dict[str, Any], found: _Known) -> _Known:
-        """Keep the logical types that are read here, where they are whole; any other is the plain type, as Avro has it."""
+        """Keep the logical types that are read here; any other is the plain type, as in Avro."""
         name, plain = given.get("logicalType"), found.schema
         if isinstance(name, str) and _LOGICAL.get(name) == plain:
             return found._replace(schema={"type": plain, "logicalType": name})
@@ -237,13 +220,7 @@ class _Reading:
 
 
 def reader(written: Writer, wanted: Type) -> str:
-    """The schema to read such values by: the wanted fields as they were written, and CORRUPT, false in what was decoded.
-
-    A field that was not written is null.
-
-    Raises:
-        AvroSchemaError: The values are no records, or a field has a type that the wanted one does not take without loss.
-    """
+    """Return the schema to read the wanted fields by, and CORRUPT, false; raise an `AvroSchemaError` if they do not fit."""
     _require_record(written)
     found = _Projection(written.named).of(written.schema, wanted, "")
     found["fields"].append({"name": CORRUPT, "type": "boolean", "default": False})
@@ -252,11 +229,11 @@ def reader(written: Writer, wanted: Type) -> str:
 
 def _require_record(written: Writer) -> None:
     if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
-        raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
+        raise AvroSchemaError(f"the value is {_type_in_words(written.schema)}, and a record is wanted")
 
 
 def misfit(written: Writer | str, wanted: Type) -> str | None:
-    """Why no value of a schema can be read as the wanted fields; None if it can.
+    """Return why no value of a schema can be read as the wanted fields; None if it can.
 
     >>> misfit('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]}', at_path("a"))
     'a is double, and a whole number or text is wanted'
@@ -269,10 +246,7 @@ def misfit(written: Writer | str, wanted: Type) -> str | None:
 
 
 def fields(written: Writer) -> tuple[Type, dict[str, str]]:
-    """Return the fields that a payload can have of such values without loss, and why others cannot be fields, by path.
-
-    Raises:
-        AvroSchemaError: The values are no records, or have more than 1,000 fields.
+    """Return the fields that a payload can have without loss, and why others cannot be fields, by path; errors as `reader`.
 
     >>> fields_ = '[{"name": "n", "type": "long"}, {"name": "by", "type": ["int", "string"]}]'
     >>> found, left_out = fields(writer('{"type": "record", "name": "R", "fields": %s}' % fields_))
@@ -286,8 +260,6 @@ def fields(written: Writer) -> tuple[Type, dict[str, str]]:
 
 @dataclass
 class _Columns:
-    """The fields of a payload while they are made from a schema."""
-
     named: Mapping[str, Any]
     left_out: dict[str, str] = field(default_factory=dict)
     count: int = 0
@@ -332,7 +304,7 @@ class _Columns:
 
 
 def at_path(path: str) -> Type:
-    """The fields that lead to what a sequence, producer or epoch is read from, such as `meta.seq`."""
+    """Return the fields that lead to a sequence, producer or epoch, such as `meta.seq`."""
     found = KEY
     for name in reversed(path.split(".")):
         found = Type("struct", fields=(Field(name, found),))
@@ -341,8 +313,6 @@ def at_path(path: str) -> Type:
 
 @dataclass
 class _Projection:
-    """One reader's schema while it is made."""
-
     named: Mapping[str, Any]
     defined: set[str] = field(default_factory=set)
     records: int = 0
@@ -361,7 +331,7 @@ class _Projection:
                 return {"type": "map", "values": self.of(given["values"], wanted.of, f"{path}{{}}")}
             case "scalar" if _is_taken(given, wanted) or (kind in _WHOLE and _is_taken(kind, wanted)):
                 return self._once(given if _is_taken(given, wanted) else kind)  # or the number beneath a logical type
-        raise AvroSchemaError(f"{path or 'the value'} is {_told(given)}, and {told_wanted(wanted)} is wanted")
+        raise AvroSchemaError(f"{path or 'the value'} is {_type_in_words(given)}, and {told_wanted(wanted)} is wanted")
 
     def _nullable(self, given: list[Any], wanted: Type, path: str) -> Any:
         others = [each for each in given if each != "null"]
@@ -386,7 +356,6 @@ class _Projection:
         return {"type": "record", "name": name, "namespace": "tidemark.read", "fields": fields}
 
     def _once(self, given: Any) -> Any:
-        """A named type whole where it is first met, and by its name from then on."""
         name = given.get("name") if isinstance(given, dict) else None
         if name is None:
             return given
@@ -396,7 +365,6 @@ class _Projection:
         return given
 
     def _absent(self, wanted: Type) -> Any:
-        """A type for a field that is always null."""
         match wanted.kind:
             case "array" if wanted.of:
                 return {"type": "array", "items": ["null", self._absent(wanted.of)]}
@@ -453,7 +421,7 @@ def _are_names(given: object) -> TypeGuard[list[str]]:
     return isinstance(given, list) and all(map(_is_name, given)) and len(set(given)) == len(given)
 
 
-def _told(given: Any) -> str:
+def _type_in_words(given: Any) -> str:
     if isinstance(given, list):
         return "a union"
     if not isinstance(given, dict):
@@ -463,5 +431,5 @@ def _told(given: Any) -> str:
 
 
 def told_wanted(wanted: Type) -> str:
-    """A wanted type in words."""
+    """Return a wanted type in words."""
     return "a whole number or text" if wanted == KEY else wanted.sql()

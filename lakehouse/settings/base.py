@@ -12,7 +12,7 @@ from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret
 
 Text = Annotated[str, StringConstraints(min_length=1), HIDES_SECRETS]
 SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
-"""Text that is masked wherever it is shown, also where the config has it in plain text."""
+"""Text that is masked wherever it is shown, even if the config has it in plain text."""
 # Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -44,19 +44,12 @@ class Model(BaseModel):
 
     @classmethod
     def key_of(cls, name: str) -> str:
-        """The key of a field as it is written in YAML."""
+        """Return the key of a field as it is written in YAML."""
         return cls.model_fields[name].alias or name
 
 
 class SettingError(PydanticCustomError):
-    """A setting does not take a value, which the error never holds: it may be a secret.
-
-    Attributes:
-        what: What is wrong.
-        expected: What would be right.
-        next_step: What the reader can do.
-        at: The keys from the validated value down to the wrong one.
-    """
+    """A setting does not take a value, which the error never holds: it may be a secret. `at` leads to the wrong key."""
 
     def __new__(cls, what: str, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> Self:
         """Give pydantic the parts that `lakehouse.config.mistakes` shows."""
@@ -80,10 +73,7 @@ def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterVal
 
 
 def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
-    """Declare a setting: the documentation and messages show the description and the example, which is YAML.
-
-    A default that is a class is called for each new model. `...` marks a required setting.
-    """
+    """Declare a setting with its description and YAML example. A class as default is called; `...` marks a required one."""
     kind = "default_factory" if isinstance(default, type) else "default"
     return Field(description=description, examples=[example], **{kind: default}, **constraints)
 

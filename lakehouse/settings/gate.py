@@ -54,7 +54,7 @@ class UserExpectation(Model):
     """A Great Expectations expectation on Gold's columns, by name; the gate checks that it exists.
 
     In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows` the
-    rows that do not meet it are kept out of Gold, and the rest of the load is not held up.
+    rows that do not meet it are kept out of Gold, and the load continues.
     """
 
     name: str

@@ -57,7 +57,7 @@ def _property_name(name: str) -> str:
         next_step = f"Write it without the prefix: {name.removeprefix('kafka.')}."
         raise SettingError("Spark's prefix does not belong here", "the Kafka client's own property name", next_step)
     if not re.fullmatch(r"[a-z0-9._-]+", name):
-        # Spark lower-cases names: in another case, a property would pass the checks here and reach the client all the same.
+        # Spark lower-cases names: in another case, a property would pass these checks and still reach the client.
         expected = "small letters, digits, points, hyphens and underscores"
         next_step = f"Every Kafka property has a name like that: {name.strip().lower()!r}."
         raise SettingError("this is no name of a property", expected, next_step)
@@ -87,7 +87,7 @@ def _starting_offsets(value: Any) -> Any:
 
 
 def _start(value: object) -> str | None:
-    """A start by a word or a time, the time in UTC; None if it is neither."""
+    """Return a start by a word or a time, the time in UTC; None if it is neither."""
     if not isinstance(value, str) or value in get_args(Start):
         return str(value) if isinstance(value, str) else None
     try:
@@ -172,16 +172,12 @@ class Kafka(Model):
         return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
 
     def start_of(self, topic: str) -> str | dict[str, int]:
-        """Where a topic that was never read starts: earliest, latest, a time in ISO 8601, or an offset for each partition."""
+        """Return where a topic that was never read starts: earliest, latest, a time in ISO 8601, or an offset per partition."""
         start = self.starting_offsets
         return start[topic] if isinstance(start, dict) else start
 
     def client_properties(self) -> dict[str, str]:
-        """Return a Kafka client's configuration, secrets in plain text: for the client only, never for a message.
-
-        Returns:
-            Every property under `properties`, and `bootstrap.servers`.
-        """
+        """Return a Kafka client's configuration, secrets in plain text: for the client only, never for a message."""
         # Plain str: a client that takes the repr of its configuration would pass on the mask of a Secret.
         clear = {name: str(_clear(value)) for name, value in self.properties.items()}
         return {**clear, "bootstrap.servers": str(self.bootstrap_servers)}
@@ -210,7 +206,7 @@ def _is_link_local(url: str) -> bool:
 
 
 def _host(url: str) -> str:
-    """The URL's host; an IPv4 address in any of the forms that resolvers take (2852039166, 0xa9fea9fe) in the usual one."""
+    """Return the URL's host; an IPv4 address in any form that resolvers take (2852039166, 0xa9fea9fe) in the usual one."""
     host = (urlsplit(url).hostname or "").partition("%")[0].removesuffix(".")
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
@@ -226,10 +222,10 @@ _FOREIGN = (
     *("java.", "javax.", "jdk.", "sun.", "com.sun.", "com.ibm."),
     *("org.apache.spark.", "org.apache.hadoop.", "scala.", "groovy."),
 )
-"""Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
+"""Packages that are always on the class path and, except for `_LOGINS`, hold nothing that a Kafka client needs by name."""
 _LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
 """The Kerberos login modules in these packages."""
-# Nothing is tried again (`?>`, `*+`): what is read in one way by Kafka must not pass because it can be read in another.
+# No backtracking (`?>`, `*+`): a text that Kafka reads in one way must not pass because it can be read in another.
 _LOGIN = re.compile(
     r"\s*([^\s;=]+)\s+(?i:required|requisite|sufficient|optional)(?=[\s;])"
     r"""(?>\s*[^\s=;"']+\s*=\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|[^\s;"']+))*+\s*;""",

@@ -1,8 +1,7 @@
 """Refuses SQL in a Gold model that does more than query tables. The text is checked before there is a session.
 
-Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`), substitute environment variables in its
-text (`${env:...}`), and read files named in the options of some functions. The text is tokenized as Spark's own lexer does it,
-and refused if the two might differ.
+Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`), substitute environment variables
+(`${env:...}`), and read files by some functions. The text is tokenized as by Spark's lexer, and refused if they might differ.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -36,7 +35,7 @@ REFUSED = frozenset(
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
-# A name may hold line ends. As a lookahead, so that no text before a relation takes that into its own match.
+# A name may hold line ends. A lookahead, so that no match takes in the start of the next relation.
 _RELATION = re.compile(r"(?=UnresolvedRelation \[(.*?)\](?:, \[|$))", re.MULTILINE | re.DOTALL)
 _TABLE_FUNCTION = re.compile(r"UnresolvedTableValuedFunction \[(.*?)\], ", re.DOTALL)
 _VARIABLE = re.compile(r"\$\s*\{")
@@ -88,8 +87,8 @@ def as_query(text: str) -> str:
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
     r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
-    A one-part name is one of our views or a CTE; a multi-part name is a file, or a table of a catalog. A table function may
-    read anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
+    A one-part name is a view of ours or a CTE; a multi-part name is a file, or a table of a catalog. A table function may read
+    anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
 
     >>> foreign_relations("'UnresolvedTableValuedFunction [range], [3], false", is_in_catalog=True)
     ['range(...)']

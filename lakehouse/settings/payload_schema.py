@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CORRUPT = "_tidemark_corrupt"
-"""The field that says whether a value could be decoded; no field of the user's may have this name."""
+"""The field that says whether a value could be decoded; users' fields cannot have this name."""
 
 Kind = Literal["scalar", "array", "map", "struct"]
 SchemaError = SettingError
@@ -45,12 +45,8 @@ _TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
 class Type:
     """The type of a field, or of its elements or values.
 
-    Attributes:
-        kind: scalar, array, map or struct.
-        name: For a scalar: Spark's name, in capitals, without digits: DECIMAL, BIGINT.
-        digits: For a DECIMAL: its precision and scale.
-        of: For an array or map: the type of its elements or values; the keys of a map are strings.
-        fields: For a struct: its fields.
+    A scalar has Spark's name in capitals; DECIMAL has `digits`, its precision and scale. `of` is the type of an array's
+    elements or a map's values; a map's keys are strings.
     """
 
     kind: Kind
@@ -60,7 +56,7 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def sql(self) -> str:
-        """Format the type as SQL, all of it nullable: tables hold whatever a producer sent, and NOT NULL would fail the load.
+        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent.
 
         >>> parse("id STRING NOT NULL, tags ARRAY<LONG>").sql()
         'STRUCT<`id`: STRING, `tags`: ARRAY<BIGINT>>'
@@ -88,14 +84,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct.
-
-    Attributes:
-        name: Its name.
-        type: Its type.
-        is_required: Whether the schema says NOT NULL: a value that lacks the field cannot be decoded.
-        comment: Its comment, as the SQL literal in the DDL; empty if there is none.
-    """
+    """A field of a struct. A value without a required field cannot be decoded. The comment is a SQL literal, or empty."""
 
     name: str
     type: Type
@@ -117,7 +106,7 @@ def quoted(name: str) -> str:
 
 
 def ddl(found: Type) -> str:
-    """Format fields as `value.schema` has them.
+    """Format fields as in `value.schema`.
 
     >>> ddl(parse("id STRING, `odd-one` ARRAY<INT>, `a``b` STRING"))
     'id STRING, `odd-one` ARRAY<INT>, `a``b` STRING'
@@ -138,7 +127,7 @@ def odd_names(struct: Type) -> Iterator[str]:
 
 
 def storable(found: Type, path: str = "") -> tuple[Type | None, list[str]]:
-    """Return the type without the fields that no table can hold, None if nothing is left, and the paths of these.
+    """Return the type without the fields that no table can hold, None if nothing is left, and the paths of these fields.
 
     >>> found = Type("scalar", "INT")
     >>> left, odd = storable(Type("struct", fields=tuple(Field(name, found) for name in ("a", "A", "b c", "d"))))
@@ -169,11 +158,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL, as in CREATE TABLE, into a struct of its fields.
-
-    Raises:
-        SchemaError: The DDL is not a list of fields; a type is unknown, or one that JSON cannot be decoded as, Delta cannot
-            store or another engine cannot read; a name is repeated, or one that Delta does not accept.
+    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses.
 
     >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
     [('id', 'STRING'), ('n', 'DECIMAL')]
@@ -185,21 +170,15 @@ def parse(ddl: str) -> Type:
 
 
 def of(ddl: str | None) -> Type:
-    """The type of a payload: the struct of its fields, or text where there is no DDL."""
+    """Return the type of a payload: the struct of its fields, or text if there is no DDL."""
     return parse(ddl) if ddl else Type("scalar", "STRING")
 
 
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
-    """Return the type that holds the payloads of all topics: the fields of `top`, then those of single topics, by name.
+    """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, by name.
 
-    So the place of a field depends neither on the order of the topics nor on which of them come and go.
-
-    Args:
-        top: The type in `value`; None for none.
-        own: The types of single topics, each with where it is written.
-
-    Raises:
-        SchemaError: Two of them have a field of the same name and another type, or one is text and the other has fields.
+    So topics that come or go move no field. `own` has each topic's type after its place in the config. Two types of one
+    field, or text next to fields, raise a `SchemaError`.
 
     >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'
@@ -232,13 +211,13 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
 
 
 def _bare(each: Type) -> Type:
-    """A type without what tables do not keep: which fields are required, and comments."""
+    """Return a type without what tables do not keep: which fields are required, and comments."""
     fields = tuple(Field(field.name, _bare(field.type)) for field in each.fields)
     return replace(each, of=_bare(each.of) if each.of else None, fields=fields)
 
 
 class _Parser:
-    """A parser by recursive descent: one method for each rule of the grammar."""
+    """A recursive-descent parser: one method for each rule of the grammar."""
 
     def __init__(self, ddl: str) -> None:
         self._ddl, self._at = ddl.rstrip(), 0

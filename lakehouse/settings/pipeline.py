@@ -1,7 +1,4 @@
-"""The settings of a pipeline, validated as a whole before anything starts. `lakehouse.config.load` loads them.
-
-Imports neither Spark nor Great Expectations: the command line uses it for `--help` and `config check`.
-"""
+"""The settings of a pipeline, validated as a whole before anything starts. Imports neither Spark nor Great Expectations."""
 
 import re
 from collections.abc import Mapping
@@ -52,7 +49,7 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), HIDE
 
 
 class StorageSettings(Model):
-    """The store of the root: S3, Azure or Google's. What is not given is taken from the environment (`AWS_REGION`, ...)."""
+    """The store of the root: S3, Azure or Google's. Missing keys are taken from the environment (`AWS_REGION`, ...)."""
 
     endpoint: Text | None = setting(None, "its URL, if it is not the cloud's own", "https://minio:9000")
     region: Text | None = setting(None, "its region", "eu-central-1")
@@ -83,7 +80,7 @@ class StorageSettings(Model):
         return self
 
     def strange_to(self, name: str) -> list[str]:
-        """The keys given here that a store of that scheme does not have."""
+        """Return the keys given here that a store of that scheme does not have."""
         known = {"endpoint"}
         if name in AZURE_SCHEMES:
             known |= {*_OF_AZURE}
@@ -162,7 +159,7 @@ class LakehouseSettings(Model):
 
     @property
     def keeps_files(self) -> bool:
-        """Whether small files can be kept beside the tables: in a folder or a store (Azure: by credentials of the config)."""
+        """Whether small files can be kept next to the tables: in a folder or a store (Azure: by credentials of the config)."""
         place, given = self.root or self.volume or "", self.storage
         if scheme(place) in AZURE_SCHEMES:
             return given is not None and (given.account_key or given.client_secret) is not None
@@ -170,7 +167,7 @@ class LakehouseSettings(Model):
 
 
 def _avro_schema(given: str, info: ValidationInfo) -> str:
-    """The schema, read from its file unless it is the text itself."""
+    """Return the schema, read from its file unless it is the text itself."""
     if given.lstrip().startswith(("{", "[")):
         return given
     try:
@@ -186,7 +183,7 @@ def _avro_schema(given: str, info: ValidationInfo) -> str:
 
 
 def _descriptor(given: str, info: ValidationInfo) -> str:
-    """The descriptor set as text, read from its file unless it is the text itself."""
+    """Return the descriptor set as text, read from its file unless it is the text itself."""
     expected = (
         "the file that protoc writes with --include_imports and --descriptor_set_out, with at most 1,000,000 bytes of types"
     )
@@ -311,7 +308,7 @@ NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
 
 
 class Topic(Model):
-    """How the records of one topic are read. What is missing is as at the top; a null that is written takes it away."""
+    """How the records of one topic are read. A missing key is as at the top; an explicit null removes it."""
 
     sequence: NotKey | None = setting(None, "where the sequence of the topic's records is", "{json: $.id}")
     producer: NotOffset | None = setting(None, "their producer; null for none", "{header: producer}")
@@ -324,7 +321,7 @@ class Topic(Model):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What the topic has of its own. Every topic has a sequence: a null there is as if it were missing."""
+        """The topic's own settings. Every topic has a sequence, so a null there counts as missing."""
         names = [name for name in type(self).model_fields if name in self.model_fields_set]
         return {name: each for name in names if (each := getattr(self, name)) is not None or name != "sequence"}
 
@@ -376,7 +373,7 @@ class Settings(Model):
     @field_validator("value")
     @classmethod
     def _fields_are_of_a_schema(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_fields(value, info.data)
+        _require_values_with_fields(value, info.data)
         return value
 
     @field_validator("topics", mode="before")
@@ -395,12 +392,12 @@ class Settings(Model):
     @field_validator("topics")
     @classmethod
     def _fit_the_rest(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
-        _require_read(topics, info)
+        _require_read_topics(topics, info)
         top, read = info.data.get("value"), _read_topics(info)
         known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
-            _require_fields(of_topic.get("value"), of_topic, at=(topic,))
+            _require_values_with_fields(of_topic.get("value"), of_topic, at=(topic,))
         for topic, own in topics.items():
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
@@ -434,11 +431,11 @@ class Settings(Model):
     @field_validator("policies")
     @classmethod
     def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
-        _require_read(policies.topics, info, at=("topics",))
+        _require_read_topics(policies.topics, info, at=("topics",))
         return policies
 
     def of_topic(self, topic: str) -> "Settings":
-        """The settings as they are for the records of one topic: without `topics`, with what the topic has of its own."""
+        """Return the settings for the records of one topic: without `topics`, with the topic's own."""
         own = self.topics.get(topic)
         return self.model_copy(update={"topics": {}, **(own.given if own else {})})
 
@@ -449,7 +446,7 @@ class Settings(Model):
 
     @property
     def registry(self) -> Registry | None:
-        """The schema registry; None if no value is behind the id of a schema."""
+        """The schema registry; None if no value begins with the id of a schema."""
         return next((value.registry for _, value in _values(self.value, self.topics) if value.registry is not None), None)
 
 
@@ -457,8 +454,7 @@ def _read_topics(info: ValidationInfo) -> tuple[str, ...]:
     return info.data["kafka"].topics if "kafka" in info.data else ()
 
 
-def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str, ...] = ()) -> None:
-    """Raise if settings are for a topic that is not read."""
+def _require_read_topics(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str, ...] = ()) -> None:
     read = _read_topics(info)
     for topic in topics if read else ():
         if topic not in read:
@@ -468,8 +464,7 @@ def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str
             raise SettingError(what, "a topic of kafka.topics", next_step, at=(*at, topic))
 
 
-def _require_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
-    """Raise if a field is read of values that are neither Avro nor Protobuf."""
+def _require_values_with_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
     if read and (value is None or value.format not in {"avro", "protobuf"}):
         raise SettingError(
@@ -481,13 +476,13 @@ def _require_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: 
 
 
 def _over(inherited: Mapping[str, Any], own: Any) -> Any:
-    """A topic with the keys of `value` that it does not name."""
+    """Return a topic with the keys of `value` that it does not name."""
     value = own.get("value") if isinstance(own, dict) else None
     return {**own, "value": {**inherited, **value}} if isinstance(value, dict) else own
 
 
 def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:
-    """How values are decoded, each with the key that says so."""
+    """Return how values are decoded, each after its key in the config."""
     own = [(f"topics.{topic}.value", each.value) for topic, each in topics.items()]
     return [(key, each) for key, each in (("value", value), *own) if each is not None]
 

@@ -1,9 +1,7 @@
 """Protobuf schemas: descriptor sets, which fields of their messages a payload takes, and the plan that values are read by.
 
-A value is read in the JVM by `ProtobufToAvro.java`, which turns it into Avro of the wanted fields alone; which of them a field
-may take without loss is decided here. So a message that holds itself is read as deep as the wanted fields go. Pure.
-
-The library is imported when the first schema is read: the command line needs none.
+`ProtobufToAvro.java` turns a value into Avro of the wanted fields alone, so a recursive message is read as deep as these go.
+Which types a field takes without loss is decided here. Pure. Imports Google's library with the first schema.
 """
 
 from __future__ import annotations
@@ -27,29 +25,29 @@ if TYPE_CHECKING:
     from lakehouse.settings.payload_schema import Type
 
 AS_TEXT = "base64:"
-"""What a descriptor set begins with that stands in a config itself, and not in a file."""
+"""Prefix of a descriptor set that is in the config itself, and not in a file."""
 
 REFUSED = "!"
-"""What a schema begins with that is none; the reason follows. Nothing is decoded by it."""
+"""Prefix of a text that is no schema; the reason follows. Nothing is decoded by it."""
 
 MOST_BYTES = 16_000_000
-"""Of a descriptor set as it is given, with comments."""
+"""Limit on a descriptor set as it is given, with comments."""
 
 _MOST_BYTES = 1_000_000
-"""Of one without: it goes to every task of a load."""
+"""Limit on one without comments: it goes to every task of a load."""
 _MOST_MESSAGES = 10_000
-_MOST_TOLD = 5
+_MOST_NAMED = 5
 _VALUES = 2
-"""The field of a map's entries that has the values."""
+"""The number of the field with the value in a map's entries."""
 _NOTHING = '{"type": "record", "name": "nothing", "fields": []}'
 
 _SMALL = ("int32", "sint32", "sfixed32")
 _SMALL_UNSIGNED = ("uint32", "fixed32")
 _LARGE_DIGITS = {"int64": 19, "sint64": 19, "sfixed64": 19, "uint64": 20, "fixed64": 20}
 _WHOLE = {**dict.fromkeys((*_SMALL, *_SMALL_UNSIGNED), 10), **_LARGE_DIGITS}
-"""Whole numbers, and how many digits they have."""
+"""Whole numbers and their digits."""
 
-# Of each type of a field: the types that it takes without loss.
+# By type of a field: the types that it takes without loss.
 _TAKES = {
     "KEY": (*_WHOLE, "string", "enum"),
     "STRING": ("string", "enum"),
@@ -67,47 +65,40 @@ _WRAPPERS = {
     f".google.protobuf.{name}Value": name.lower()
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
-"""Messages that stand for a scalar that may be missing, and its type."""
+"""Messages for a scalar that may be missing, and its type."""
 
 
 class ProtobufSchemaError(ValueError):
-    """The bytes are no descriptor set that values are decoded with, or a message has none of the fields' types. Says why."""
+    """The bytes are no descriptor set that values are decoded with, or a message lacks the fields' types. Says why."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a descriptor set, each after those that it imports, and all messages by full name: `.shop.Order`.
-
-    The last file is the one that all others are there for.
-    """
+    """The files of a descriptor set, each after its imports, the main one last; and messages by full name (`.shop.Order`)."""
 
     files: Sequence[FileDescriptorProto]
     messages: Mapping[str, DescriptorProto] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The set as text, base64."""
+        """The set as base64 text."""
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
         return base64.b64encode(FileDescriptorSet(file=self.files).SerializeToString(deterministic=True)).decode()
 
     @property
     def own(self) -> Iterator[tuple[str, str, DescriptorProto]]:
-        """The messages of the last file: the indexes that a value names each by, like `2.0`, its full name, and itself."""
+        """The messages of the main file: the indexes by which a value names each, like `2.0`, its full name, and itself."""
         return _messages(self.files[-1])
 
     def of(self, message: str) -> Files:
-        """The file of a message, and those that it imports.
-
-        Raises:
-            ProtobufSchemaError: There is no such message.
-        """
+        """Return a message's file and its imports; raise a `ProtobufSchemaError` if there is no such message."""
         held = next((each for each in self.files if f".{message}" in _names(each)), None)
         if held is None:
             found = (each for file in reversed(self.files) for each in _names(file).items())
             known = [name[1:] for name, each in found if not each.options.map_entry and not name.startswith(".google.")]
-            told = ", ".join(known[:_MOST_TOLD]) + (", ..." if len(known) > _MOST_TOLD else "")
-            raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {told or 'none at all'}")
+            named = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
+            raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {named or 'none at all'}")
         needed = {held.name}
         for each in reversed(self.files):  # each is after those that it imports
             needed |= {*each.dependency} if each.name in needed else set()
@@ -119,7 +110,7 @@ def _files(files: Sequence[FileDescriptorProto]) -> Files:
 
 
 def _messages(file: FileDescriptorProto) -> Iterator[tuple[str, str, DescriptorProto]]:
-    """Yield the messages of a file, those within messages after all that are not, with their indexes and full names."""
+    """Yield the messages of a file, outer before inner ones, with their indexes and full names."""
     space = f".{file.package}" if file.package else ""
     found = deque((f"{nth}", f"{space}.{each.name}", each) for nth, each in enumerate(file.message_type))
     while found:
@@ -133,11 +124,7 @@ def _names(file: FileDescriptorProto) -> dict[str, DescriptorProto]:
 
 
 def described(content: bytes) -> Files:
-    """Read a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it.
-
-    Raises:
-        ProtobufSchemaError: It is none; it lacks a file that another one imports, or a type; or it is too large.
-    """
+    """Read a descriptor set of `protoc --include_imports --descriptor_set_out`; raise a `ProtobufSchemaError` if it is none."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -151,20 +138,16 @@ def described(content: bytes) -> Files:
 
 
 def of_files(given: Sequence[FileDescriptorProto]) -> Files:
-    """Put files together; the last is the one that all others are there for. Google's well-known files need not be there.
-
-    Raises:
-        ProtobufSchemaError: As `described` raises it.
-    """
+    """Put files together, the main one last; Google's well-known files need not be there. Raises as `described`."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
     if not given:
         raise ProtobufSchemaError("it is no descriptor set: there is no file in it")
     pool, files = DescriptorPool(), []
-    for each in _sorted(_with_well_known(given)):
+    for each in _imports_first(_with_well_known(given)):
         try:
-            # What the library makes of it: each type by its full name, nothing that it does not know, no comments.
+            # The library's own form: each type by its full name, no unknown fields, no comments.
             known = FileDescriptorProto()
             pool.AddSerializedFile(each.SerializeToString())
             pool.FindFileByName(each.name).CopyToProto(known)
@@ -181,7 +164,7 @@ def of_files(given: Sequence[FileDescriptorProto]) -> Files:
 
 
 def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """The files, and before them those of Google's that they import and that are not there."""
+    """Return the files after those of Google's that they import and that are not there."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     there, found, open_files = {each.name for each in given}, [], list(given)
@@ -196,8 +179,7 @@ def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescripto
     return [*found, *given]
 
 
-def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """The files, each after those that it imports, and otherwise as given."""
+def _imports_first(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
     by_name = {each.name: each for each in given}
     done: dict[str, FileDescriptorProto] = {}
     open_names: dict[str, None] = {}
@@ -222,7 +204,7 @@ def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
 
 
 def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
-    """The file with every text checked to be UTF-8: otherwise Java puts another character where a text is none."""
+    """Have every text checked to be UTF-8: otherwise Java replaces what is not."""
     from google.protobuf.descriptor_pb2 import FeatureSet
 
     if file.syntax == "editions":
@@ -237,11 +219,7 @@ def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Files:
-    """Read a descriptor set from its text in base64, which AS_TEXT may begin.
-
-    Raises:
-        ProtobufSchemaError: It is none, or begins with REFUSED: then with the reason that follows.
-    """
+    """Read a descriptor set from base64, with or without AS_TEXT; raise a `ProtobufSchemaError`, if REFUSED with its reason."""
     if text.startswith(REFUSED) or not text:
         raise ProtobufSchemaError(text.removeprefix(REFUSED) or "it is no Protobuf schema")
     try:
@@ -263,11 +241,7 @@ def misfit(text: str, message: str, wanted: Type) -> str | None:
 
 @lru_cache(maxsize=256)
 def misfits(text: str, wanted: Type) -> dict[str, str]:
-    """Return why messages of a set's last file cannot be read as the wanted fields, by their indexes.
-
-    Raises:
-        ProtobufSchemaError: It is no descriptor set.
-    """
+    """Return why messages of a set's main file cannot be read as the wanted fields, by their indexes. Raises as `read`."""
     files = read(text)
     found = {}
     for path, name, each in files.own:
@@ -279,7 +253,7 @@ def misfits(text: str, wanted: Type) -> dict[str, str]:
 
 
 def misfit_at(text: str, path: str, wanted: Type) -> str | None:
-    """As `misfit`, of the message that a value names by its indexes."""
+    """Return the same as `misfit`, for the message that a value names by its indexes."""
     try:
         known = {each for each, _, _ in read(text).own}
         return misfits(text, wanted).get(path) if path in known else f"it has no message with the indexes {path}"
@@ -295,7 +269,7 @@ def _check_message(files: Files, message: DescriptorProto, wanted: Type, path: s
 
 
 def _check(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -> None:
-    """Raise if a field is none that the wanted type takes."""
+    """Raise if the wanted type does not take a field."""
     entry = files.messages.get(given.type_name)
     of_map = next((each for each in entry.field if each.number == _VALUES), None) if entry and entry.options.map_entry else None
     if given.label != given.LABEL_REPEATED:
@@ -303,7 +277,7 @@ def _check(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -
     elif wanted.of and wanted.kind == ("map" if of_map else "array"):
         _check_one(files, of_map or given, wanted.of, f"{path}{{}}" if of_map else f"{path}[]")
     else:
-        kind = "a map" if of_map else f"repeated {_told(given)}"
+        kind = "a map" if of_map else f"repeated {_type_in_words(given)}"
         raise _unfit(kind, wanted, path)
 
 
@@ -320,7 +294,7 @@ def _check_one(files: Files, given: FieldDescriptorProto, wanted: Type, path: st
         kind = _WRAPPERS.get(given.type_name, "")
         is_taken = wanted.kind == "scalar" and _scalars(message) == {1: kind} and _is_taken(kind, wanted)
     if not is_taken:
-        raise _unfit(_told(given), wanted, path)
+        raise _unfit(_type_in_words(given), wanted, path)
 
 
 def _is_taken(kind: str, wanted: Type) -> bool:
@@ -331,18 +305,16 @@ def _is_taken(kind: str, wanted: Type) -> bool:
 
 
 def _scalars(message: DescriptorProto) -> dict[int, str]:
-    """The types of a message's fields by number; `repeated` for those that hold several."""
     return {each.number: "repeated" if each.label == each.LABEL_REPEATED else _kind(each) for each in message.field}
 
 
 def _kind(given: FieldDescriptorProto) -> str:
-    """The type of a field as a .proto file has it: int64, string, enum, message, group."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
     return str(FieldDescriptorProto.Type.Name(given.type)).removeprefix("TYPE_").lower()
 
 
-def _told(given: FieldDescriptorProto) -> str:
+def _type_in_words(given: FieldDescriptorProto) -> str:
     return f"{_kind(given)} {given.type_name[1:]}".strip()
 
 
@@ -351,26 +323,20 @@ def _unfit(kind: str, wanted: Type, path: str) -> ProtobufSchemaError:
 
 
 def target(wanted: Type) -> str:
-    """The Avro schema of the wanted fields: every field may be null; and CORRUPT, false in what was decoded."""
+    """Return the Avro schema of the wanted fields, each nullable, and of CORRUPT, false in decoded values."""
     return avro_schema.reader(avro_schema.writer(_NOTHING), wanted)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The descriptor set of an id, -1 for values that name none. An empty one, or one that is REFUSED, decodes nothing."""
+    """The descriptor set of an id, -1 for values without ids. An empty or REFUSED one decodes nothing."""
 
     text: str
     number: int = -1
 
 
 def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
-    """Return what `ProtobufToAvro.java` reads values by.
-
-    Args:
-        schemas: The schemas of the ids that values may carry; another one fails the query. One of -1 for values without ids.
-        wanted: The fields.
-        message: The full name of what all values are; None where they begin with an id and the indexes of their message.
-    """
+    """Return the plan of `ProtobufToAvro.java`. Without a `message`, values begin with an id and their message's indexes."""
     sets: dict[bytes, int] = {}
     entries = []
     for each in schemas:

@@ -1,8 +1,4 @@
-"""Secrets: the text type that masks the values of `${env:NAME}` and `${secret:scope/key}` in a config.
-
-A secret is held as `Secret` or pydantic's `SecretStr`, whose representations are masked; code that needs the real value asks
-for it (`Kafka.client_properties`).
-"""
+"""Secrets: the text type that masks the values of `${env:NAME}` and `${secret:scope/key}` in a config wherever it is shown."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +9,7 @@ from pydantic_core import core_schema
 
 MASK = "********"
 MASKED = "masked"
-"""Metadata of a setting that is masked, always or by the name that it has in the config, though it is written out."""
+"""Metadata of a setting that is masked, always or because of its name, even if it is written in plain text."""
 
 _SMELLS = re.compile(
     r"assertion|credential|jaas|key|passphrase|passwd|password|private|pwd|secret|token|user\.info|(auth|pass|sig|signature)$"
@@ -26,10 +22,7 @@ _SHORTEST = 4
 
 
 class Secret(str):
-    """Text that came from a reference: usable as text, masked in its repr.
-
-    Attributes:
-        parts: The referenced values in it; a log line may hold one of them without the text around it.
+    """Text from a reference, masked in its repr. `parts` are the referenced values, which a log line may hold alone.
 
     >>> Secret("host:9092", parts=("host",))
     '********'
@@ -54,7 +47,7 @@ class Secret(str):
 
 
 class _HidesSecrets:
-    """Metadata of a text: pydantic turns a subclass of str into plain str; this keeps a Secret, and masks it when dumped."""
+    """Metadata of a text: pydantic turns a subclass of str into str; this keeps a Secret, and masks it when dumped."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         masked = core_schema.plain_serializer_function_ser_schema(mask)

@@ -25,11 +25,7 @@ JAVA_OPTIONS = " ".join(f"-D{name}={most}" for name, most in LIMITS.items())
 
 @lru_cache(maxsize=1)
 def require(spark: SparkSession) -> None:
-    """Check that a session can decode Avro, and that an executor has the limits. Asks once for each session.
-
-    Raises:
-        ToolError: It cannot, or the executor has none of the limits, or greater ones.
-    """
+    """Check once per session that it decodes Avro, and that an executor has the limits; raise a `ToolError` otherwise."""
     asked = ", ".join(f"reflect('java.lang.System', 'getProperty', '{name}')" for name in LIMITS)
     try:
         spark.sql("""SELECT from_avro(X'', '"null"', map())""").schema  # noqa: B018 -- reading `schema` runs the analysis

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.spark import frames
+from lakehouse.spark import frames, interval_join
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,17 +20,17 @@ _IN_WORD = 2**WORD_BITS - 1
 
 
 def word(number: str) -> Column:
-    """The bitmap word that a number is in."""
+    """Return the bitmap word that a number is in."""
     return F.shiftright(number, WORD_BITS)
 
 
 def bit(number: str) -> Column:
-    """A number's bit in its bitmap word, as bigint."""
+    """Return a number's bit in its bitmap word, as bigint."""
     return bit_of(F.col(number))
 
 
 def bit_of(number: Column) -> Column:
-    """The same of a column."""
+    """Return the same of a column."""
     return F.call_function("shiftleft", F.lit(1).cast("bigint"), number.bitwiseAND(_IN_WORD).cast("int"))
 
 
@@ -39,11 +39,7 @@ _BLOCK_BITS = 2 * WORD_BITS
 
 
 def blocks(places: pa.Table) -> pa.Table:
-    """Offsets as bitmaps: a row per block, with topic, partition, block, mask and words.
-
-    Args:
-        places: The offsets: topic, partition and offset, each perhaps more than once.
-    """
+    """Return offsets (topic, partition, offset), which may repeat, as bitmaps: a row per block, with mask and words."""
     topic = places["topic"].cast(pa.string()).combine_chunks().dictionary_encode()
     partition, offset = (pc.cast(places[name], pa.int64()).to_numpy() for name in ("partition", "offset"))
     place = (topic.indices.to_numpy().astype(np.int64) << 32) + partition
@@ -65,7 +61,7 @@ def blocks(places: pa.Table) -> pa.Table:
 
 
 def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The words of sorted numbers, and which number is the first one of each."""
+    """Return the words of sorted numbers, and which number is the first one of each."""
     starts = np.ones(len(number), bool)
     starts[1:] = (place[1:] != place[:-1]) | (number[1:] >> WORD_BITS != number[:-1] >> WORD_BITS)
     first = np.flatnonzero(starts)
@@ -74,14 +70,9 @@ def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDAr
 
 
 def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> DataFrame:
-    """Join records, perhaps many millions, with the block that has their offset. Nothing of the records is shuffled.
+    """Join records, perhaps many millions, with the row of `blocks` that has their offset. Nothing of the records is shuffled.
 
-    Args:
-        spark: The session.
-        records: Rows with topic, partition and offset.
-        among: Rows of `blocks`.
-        how: `left_semi` for the records at these offsets, `left_anti` for the others; `left` for all, with a column `block`
-            that is null for the others.
+    `how` is `left_semi`, `left_anti`, or `left`, which adds a column `block` that is null for records at other offsets.
     """
     found = frames.of_arrow(spark, among)
     number = records["offset"]
@@ -91,11 +82,8 @@ def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> 
     is_set = (found["mask"].bitwiseAND(bit_of(nth)) != 0) & (word.bitwiseAND(bit_of(number)) != 0)
     same = records["topic"].between(found["topic"], found["topic"]) & (records["partition"] <= found["partition"])
     is_same = same & (records["partition"] >= found["partition"])
-    is_near = _block_key(found, found["block"]) == _block_key(records, F.shiftright(number, _BLOCK_BITS))
+    is_near = interval_join.place_key(found, found["block"]) == interval_join.place_key(
+        records, F.shiftright(number, _BLOCK_BITS)
+    )
     joined = records.join(F.broadcast(found), on=is_near & is_same & is_set, how=how)
     return joined.select(*(records[name] for name in records.columns), found["block"]) if how == "left" else joined
-
-
-def _block_key(rows: DataFrame, block: Column) -> Column:
-    """One number for topic, partition and block: Spark looks up one bigint in half the time of three columns."""
-    return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(block)

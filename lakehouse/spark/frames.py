@@ -1,8 +1,4 @@
-"""Small frames from rows on the driver, through Arrow.
-
-On classic Spark `createDataFrame` of a list of rows starts a Python worker, a tenth of a second or more of a core each time; an
-Arrow table goes to the JVM as it is.
-"""
+"""Small frames from rows on the driver, by Arrow: `createDataFrame` of a list starts a Python worker, 0.1 s or more."""
 
 from __future__ import annotations
 
@@ -54,37 +50,26 @@ _AT_ONCE, _DISK = 500_000, StorageLevel.DISK_ONLY
 
 
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
-    """Rows with a contract's columns as a frame; a column that a row lacks is null."""
+    """Return rows as a frame with a contract's columns; a column that a row lacks is null."""
     return of_arrow(spark, pa.Table.from_pylist(rows, arrow_schema(contract))).coalesce(1)  # written as one file
 
 
 def arrow_schema(contract: Contract) -> pa.Schema:
-    """A contract's columns in Arrow's types."""
+    """Return a contract's columns in Arrow's types."""
     return pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
-    """Tuples as a frame.
-
-    Args:
-        spark: The session.
-        rows: The tuples.
-        columns: Names and Spark types, for example `topic string, partition int`.
-    """
+    """Return tuples as a frame; `columns` are names and Spark types, as in `topic string, partition int`."""
     schema = pa.schema([(name, ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
     return of_arrow(spark, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
 
 
 def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
-    """An Arrow table as a frame.
+    """Return an Arrow table as a frame, with columns by Arrow's types unless there is a schema.
 
-    Classic Spark loses all rows behind a chunk without rows, as a filter leaves one, so the table is made one chunk. Over Spark
+    Classic Spark loses all rows after an empty chunk, as a filter leaves one, so the table is made one chunk. Over Spark
     Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
-
-    Args:
-        spark: The session.
-        table: The table.
-        schema: The frame's columns, where they are not to follow from Arrow's types.
     """
     if table.num_rows:
         whole = table.combine_chunks()
@@ -93,7 +78,7 @@ def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = N
 
 
 def of_many(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table of any size as a frame. The driver sends a large one part by part to the disks of the executors."""
+    """Return an Arrow table of any size as a frame. The driver sends a large one in parts to the disks of the executors."""
     if len(table) <= _AT_ONCE:
         return of_arrow(spark, table)
     parts = (of_arrow(spark, table.slice(first, _AT_ONCE)) for first in range(0, len(table), _AT_ONCE))
@@ -101,17 +86,11 @@ def of_many(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[object]]) -> DataFrame:
-    """The rows of a few streams.
-
-    Args:
-        spark: The session.
-        rows: Rows with topic, partition and producer.
-        streams: Topic, partition and producer of each; nulls are equal.
-    """
+    """Return the rows of a few streams (topic, partition, producer); nulls are equal."""
     wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
     return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
 
 
 def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:
-    """The condition of a join on topic, partition, producer and more columns; nulls are equal."""
+    """Return the condition of a join on topic, partition, producer and more columns; nulls are equal."""
     return reduce(and_, [rows[name].eqNullSafe(others[name]) for name in (*STREAM, *more)])

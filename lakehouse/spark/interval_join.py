@@ -19,32 +19,18 @@ BITS = 8
 
 
 def bucketed(spans: DataFrame) -> DataFrame:
-    """One row per interval and bucket that it touches, so that a hash join finds the intervals of a record.
-
-    Args:
-        spans: Rows with topic, partition, and first_offset and last_offset (inclusive).
-
-    Returns:
-        The rows with `bucket` (bigint), to be broadcast.
-    """
+    """Return intervals (both offsets inclusive) once per `bucket` (bigint) that they touch, for a broadcast hash join."""
     nth = spans.withColumn("bucket", F.explode(F.sequence(*(F.shiftright(f"{end}_offset", BITS) for end in ("first", "last")))))
-    return nth.withColumn("bucket", _bucket(nth, nth["bucket"]))
+    return nth.withColumn("bucket", place_key(nth, nth["bucket"]))
 
 
-def _bucket(rows: DataFrame, nth: Column) -> Column:
-    """One number for topic, partition and bucket: Spark looks up one bigint in half the time of three columns."""
+def place_key(rows: DataFrame, nth: Column) -> Column:
+    """Return one number for topic, partition and a part of it: Spark looks up one bigint in half the time of three columns."""
     return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(nth)
 
 
 def merged(spans: DataFrame) -> DataFrame:
-    """Merge intervals of offsets that may overlap into intervals that do not.
-
-    Args:
-        spans: Rows with topic, partition, first_offset and last_offset.
-
-    Returns:
-        topic, partition, first_offset and last_offset (bigint).
-    """
+    """Merge intervals that may overlap: topic, partition, first_offset and last_offset (bigint)."""
     by_offset = Window.partitionBy("topic", "partition").orderBy("first_offset", "last_offset")
     reached = F.max("last_offset").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     starts = F.when(F.col("reached") >= F.col("first_offset"), 0).otherwise(1)
@@ -58,7 +44,7 @@ def merged(spans: DataFrame) -> DataFrame:
 def is_within(records: DataFrame, spans: DataFrame) -> Column:
     """Whether a record is in a bucketed interval."""
     return (
-        (_bucket(records, F.shiftright(records["offset"], BITS)) == spans["bucket"])
+        (place_key(records, F.shiftright(records["offset"], BITS)) == spans["bucket"])
         & records["offset"].between(spans["first_offset"], spans["last_offset"])
         & _is(records["partition"], spans["partition"])
         & _is(records["topic"], spans["topic"])

@@ -1,4 +1,4 @@
-"""Keep a query that somebody wrote, in Spark's SQL, to reading tables: a Gold model, or a question to a catalog's tables."""
+"""Limits a query in Spark's SQL to reading tables: a Gold model, or a question to a catalog's tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ if TYPE_CHECKING:
 
 
 def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str | None:
-    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
+    """Return what a query reads or calls beyond tables, before it runs; None if nothing. Raises Spark's errors.
 
-    Args:
-        spark: Plans the query.
-        text: The query.
-        is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
-
-    Raises:
-        pyspark.errors.PySparkException: Spark cannot read it.
+    With `is_in_catalog` it may also read a catalog's other tables: the catalog's permissions apply.
     """
     if (found := model_sql.problem(text)) is not None:
         return found

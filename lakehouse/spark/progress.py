@@ -24,11 +24,7 @@ _LOOKS_PER_WORD = 5
 
 @contextlib.contextmanager
 def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
-    """Report `<stage>.working` every few seconds while the block runs; if Spark has no tasks then, as soon as it has some.
-
-    Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect nothing is
-    reported: it offers no status tracker.
-    """
+    """Report `<stage>.working` with its tasks every few seconds; nothing over Spark Connect, which has no status tracker."""
     if is_remote():
         yield
         return

@@ -1,4 +1,4 @@
-"""Filters for the records of some blocks, and for others with their sequences: few ranges, however many blocks. Pure."""
+"""Filters for the offsets or sequences of blocks: few ranges, however many blocks. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Range = tuple[str, int, int, int, int]
 
 
 def ranges(blocks: pa.Table) -> list[Range]:
-    """Sequence ranges that cover some blocks, merged if they overlap; few, however many blocks there are.
+    """Return few sequence ranges that cover some blocks, merged if they overlap.
 
     >>> import pyarrow as pa
     >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
@@ -44,11 +44,7 @@ def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
 
 
 def offset_filter(spans: pa.Table) -> Column:
-    """Whether a record is at some offsets, or near them: a condition that Delta's and Parquet's statistics can prune by.
-
-    Args:
-        spans: Rows with topic, partition, first_offset and last_offset.
-    """
+    """Whether a record is at or near some offsets: a condition that Delta's and Parquet's statistics can prune by."""
     found = [
         interval_join.at(topic, partition, f"offset BETWEEN {first} AND {last}")
         for topic, partition, first, last in _few(spans, ["topic", "partition"], "offset")
@@ -74,7 +70,7 @@ def _few(spans: pa.Table, place: list[str], of: str) -> Iterator[tuple[Any, ...]
 
 
 def _merged(firsts: np.ndarray[Any, Any], lasts: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
-    """Merge spans that overlap or touch; they are sorted by their first number."""
+    """Merge spans, sorted by their first number, that overlap or touch."""
     reached = np.maximum.accumulate(lasts)
     starts = np.append(True, firsts[1:] - 1 > reached[:-1])
     ends = np.append(starts[1:], True)

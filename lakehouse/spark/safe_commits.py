@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
 _OTHERS = ("io.delta.storage.S3DynamoDBLogStore",)
-"""Log stores of Delta's that are as safe between several writers."""
+"""Delta's own log stores that are safe between several writers."""
 
 
 def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
-    """Check that of two writers of one commit in S3 the second is refused. Every command that may write does this first.
+    """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
 
-    Delta's own log store for S3 overwrites the first one's commit, and with it its rows. Whether the store keeps the condition
-    that ours sends is seen at the first commit.
+    Delta's own log store for S3 overwrites a commit, and its rows. The first commit shows whether the store keeps our
+    condition.
 
     Raises:
         ToolError: The session's commits would overwrite others, and `lakehouse.storage.single_writer` does not allow that.
@@ -51,7 +51,6 @@ def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
 
 
 def _location(spark: SparkSession, lakehouse: Lakehouse) -> str:
-    """Where the tables of a catalog's schema go."""
     try:
         return spark.catalog.getDatabase(f"{lakehouse.catalog}.{lakehouse.schema}").locationUri or ""
     except PySparkException as error:

@@ -1,8 +1,4 @@
-"""The one place that opens a Spark session.
-
-A session that a caller gives is used, or the one that the platform brings (Databricks, a Spark Connect server); under
-spark-submit its master, jars and memory are; otherwise a local session is started with the cached jars.
-"""
+"""The one place that opens a Spark session: a caller's, the platform's, spark-submit's, or a local one from cached jars."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
 }
-"""Set on every session, including one that a platform brought: the only settings that the tables' content depends on."""
+"""Set on every session, also on a platform's: the only settings that the tables' content depends on."""
 
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
@@ -40,7 +36,6 @@ _DELTA = {
     _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What makes a session speak Delta."""
 
 _OWN = {
     **_DELTA,
@@ -48,18 +43,17 @@ _OWN = {
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Other engines read every table; not all of them know deletion vectors.
+    # Other engines read every table, and not all of them know deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     # Spark's default for timestamps in Parquet is an old form that some engines misread.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Every hash table, and every small one that is broadcast, takes at least a page: 64 MB by default from a heap of 5 GB on.
+    # Every hash table, even a small broadcast one, takes at least a page: by default 64 MB from a heap of 5 GB on.
     "spark.buffer.pageSize": "2m",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
-    # Otherwise every expression keeps the line of Python that it was made in, and carries it to every task: an eighth of a
-    # small load. Without it, errors in a query do not quote that line either.
+    # Otherwise every expression carries the line of Python that it was made in to every task: an eighth of a small load.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -82,10 +76,7 @@ _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 
 @contextlib.contextmanager
 def given(spark: SparkSession) -> Iterator[None]:
-    """Within the block, use a session of the caller's wherever one is opened. It is not stopped, and keeps its settings.
-
-    Args:
-        spark: The session: a classic one, or one of Spark Connect.
+    """Within the block, use a caller's session, classic or Spark Connect, wherever one is opened. It keeps its settings.
 
     Raises:
         UsageError: It is no session.
@@ -111,11 +102,7 @@ def is_databricks(spark: SparkSession) -> bool:
 
 
 def require_delta(spark: SparkSession) -> None:
-    """Check that a session that was not started here speaks Delta: its settings, and then whether its jars are there.
-
-    Raises:
-        ToolError: It does not, or it is stopped.
-    """
+    """Check that a session that was not started here speaks Delta, by settings and jars; raise a `ToolError` otherwise."""
     if is_databricks(spark):
         return
     set_ = {name: spark.conf.get(name, None) or "" for name in _DELTA}
@@ -125,7 +112,7 @@ def require_delta(spark: SparkSession) -> None:
         observed = "; ".join(f"{name} is {set_[name] or 'not set'}" for name in lacks)
         raise _without_delta("The Spark session lacks settings of Delta Lake.", observed)
     try:
-        # Any place without a table: a session without the jars does not get as far as looking there.
+        # Any place without a table: a session without the jars fails before it looks there.
         _ = spark.read.format("delta").load("file:///tidemark/no/such/table").schema
     except Exception as error:
         text = str(error)
@@ -146,20 +133,10 @@ def _without_delta(what: str, observed: str) -> ToolError:
 def open_session(
     app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error", is_short: bool = False
 ) -> SparkSession:
-    """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
+    """Open a session with UTC, ANSI, verified checksums and Delta: the caller's (`given`), the platform's, or a classic one.
 
-    Args:
-        app_name: The application's name, if the session is started here.
-        lakehouse: Where the tables are; a session that is started here gets the jars and settings that reach them.
-        log_level: The least level at which a session that is started here writes Spark's own log.
-        is_short: Whether a session that is started here is for few records and a minute: then without the second compiler.
-
-    Returns:
-        The session that a caller gave, see `given`, or the platform's if there is one, else a new or already running classic
-        one.
-
-    Raises:
-        ToolError: A local session is needed and Java or the jars are missing, or one is running that lacks Delta.
+    A session that is started here gets the jars and settings that reach the lakehouse. `is_short` is for few records and a
+    minute: it leaves out the second compiler. Raises a `ToolError` without Java or jars, or if a running session lacks Delta.
     """
     spark = platform.given.get()
     if spark is None:
@@ -175,7 +152,7 @@ def open_session(
 
 @contextlib.contextmanager
 def no_file_relations(spark: SparkSession) -> Iterator[None]:
-    """In a session started here, let Spark resolve no file as a table (``text.`/etc/hostname` ``) while it analyses a query."""
+    """In a session started here, keep Spark from resolving a file as a table (``text.`/etc/hostname` ``)."""
     if platform.brings_session():
         yield
         return
@@ -188,7 +165,7 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
 
 def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_short: bool) -> SparkSession:
     running = _running()
-    # Somebody else started it. It takes those of our settings that can still be changed, and would be broken by them.
+    # Started by another caller. It takes those of our settings that can still be changed, and would be broken by them.
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
         require_delta(running)
     storage = lakehouse.storage if lakehouse else None
@@ -211,7 +188,6 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_sho
 
 
 def _running() -> SparkSession | None:
-    """The session of this process, if it has one."""
     try:
         return SparkSession.active()
     except PySparkException:
@@ -219,7 +195,7 @@ def _running() -> SparkSession | None:
 
 
 def _no_warehouse() -> str:
-    """A folder for Spark's own catalog, which tables under a root do not need: else it makes one in the working folder."""
+    """Return a folder for Spark's own catalog, which is not used: otherwise Spark makes one in the working folder."""
     folder = tempfile.mkdtemp(prefix="tidemark-warehouse-")
     atexit.register(_remove_empty, folder)
     return Path(folder).as_uri()
@@ -255,7 +231,7 @@ def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
 
 
 def driver_memory() -> str:
-    """The driver memory of a local session: SPARK_DRIVER_MEMORY, else a share of the machine's memory."""
+    """Return the driver memory of a local session: SPARK_DRIVER_MEMORY, else a share of the machine's memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     low, high = _MEMORY_RANGE_GIB
     return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"

@@ -40,21 +40,14 @@ _KINDS = {
 
 
 def whole_text(error: Exception) -> str:
-    """An error's text with Spark's stack trace, often the only place that names the cause.
-
-    Classic Spark and Spark Connect keep the trace under two names, neither public.
-    """
+    """Return an error's text with Spark's stack trace, often the only place that names the cause."""
+    # Classic Spark and Spark Connect use different names, neither public.
     traces = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))
     return "\n".join([str(error), *(trace for trace in traces if trace)])
 
 
 def failure(error: Exception, lakehouse: Lakehouse) -> StorageError | None:
-    """The error to raise instead if a disk is full or denies access; None if the error has another cause.
-
-    Args:
-        error: What Python or Spark raised; Spark's names the cause in its text.
-        lakehouse: Where the tables are.
-    """
+    """Return the error to raise if a disk is full or denies access; None if the error has another cause."""
     text = whole_text(error)
     for signs, (what, expected, next_step) in _KINDS.items():
         lines = [line.strip() for line in text.splitlines() if any(sign in line for sign in signs)]

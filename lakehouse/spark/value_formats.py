@@ -1,4 +1,4 @@
-"""Whether a session can decode the values of a format: what Spark does not bring is asked for before it is used."""
+"""Checks that a session can decode the values of a format, before it is used."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 
 
 def require(spark: SparkSession, formats: Collection[str]) -> None:
-    """Check that a session can decode values of some formats, and let it know our functions for them.
-
-    Args:
-        spark: The session.
-        formats: As `value.format` names them.
-
-    Raises:
-        ToolError: It cannot; the error has what to add.
-    """
+    """Check that a session can decode these formats, and register our functions; raise a `ToolError` with what to add."""
     if "avro" in formats or "protobuf" in formats:
         avro_limits.require(spark)
     if "protobuf" in formats:
@@ -43,7 +35,7 @@ def _require_protobuf(spark: SparkSession) -> None:
     try:
         spark.udf.registerJavaFunction(TO_AVRO, PROTOBUF_TO_AVRO, BinaryType())
         spark.udf.registerJavaFunction(MESSAGE_PATH, PROTOBUF_MESSAGE_PATH, StringType())
-        # From a range, so that an executor is asked, and not the driver alone.
+        # From a range, so that an executor runs it, and not the driver alone.
         asked = f"{MESSAGE_PATH}(unhex('0000000000' || hex(id)))", f"{TO_AVRO}(unhex(hex(id)), X'{plan.hex()}')"
         spark.range(1).selectExpr(*asked).collect()
     except (PySparkException, TypeError) as error:

@@ -26,16 +26,7 @@ _LOGIN = "https://login.microsoftonline.com"
 
 @dataclass(frozen=True)
 class AzureStorage:
-    """A storage account of Azure, reached with its key or as a service principal.
-
-    Attributes:
-        host: The account's name in the network.
-        account_key: Its key; None for a service principal.
-        tenant_id: The principal's tenant.
-        client_id: The principal.
-        client_secret: Its secret.
-        endpoint: The URL of a server that is not Azure's, which knows blobs only (Azurite).
-    """
+    """A storage account of Azure; `host` is its name in the network. An `endpoint` is another server, with blobs only."""
 
     host: str
     account_key: str | None = field(default=None, repr=False)
@@ -48,7 +39,7 @@ class AzureStorage:
 
     @classmethod
     def of(cls, place: str, given: StorageSettings | None, environ: Mapping[str, str]) -> AzureStorage | None:
-        """The account of a URI; None without credentials: then it is reached by the settings of the session alone."""
+        """Return the account of a URI; None without credentials: then only the session's settings reach it."""
         known = found(_ENVIRONMENT, given, environ)
         if given and given.client_secret:  # a key of the environment does not go before the config's principal
             known["account_key"] = None

@@ -1,4 +1,4 @@
-"""What is given of a store: by the config, or by the environment where the config is silent."""
+"""Settings of a store: from the config, or else from the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def found(
     names: Mapping[str, Sequence[str]], given: StorageSettings | None, environ: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Each key's value: the config's, else that of the first of its variables that is set.
+    """Return each key's value: the config's, else that of the first of its variables that is set.
 
     >>> found({"region": ("AWS_REGION", "AWS_DEFAULT_REGION")}, None, {"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu"})
     {'region': 'eu'}

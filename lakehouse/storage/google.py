@@ -17,21 +17,14 @@ _SIZES = {
     "outputstream.buffer.size": 8,
     "rewrite.max.chunk.size": 512,
 }
-"""In MiB, as the connector has them. Hadoop has a client of its own whose defaults, like `64m`, the connector cannot read."""
+"""In MiB, as the connector has them: it cannot read the defaults of Hadoop's own client, like `64m`."""
 _RETRY_SECONDS = 30
-"""How long Arrow asks again. Its own default is 15 minutes."""
+"""How long Arrow retries. Its own default is 15 minutes."""
 
 
 @dataclass(frozen=True)
 class GoogleStorage:
-    """Google Cloud Storage, reached with the machine's application default credentials.
-
-    These are the ones that Google's own tools take: the file that GOOGLE_APPLICATION_CREDENTIALS names, those of `gcloud auth
-    application-default login`, or the identity of a machine in Google's cloud.
-
-    Attributes:
-        endpoint: The URL of another address of it; without TLS it is a server for tests, and gets no credentials.
-    """
+    """Google Cloud Storage, with application default credentials; an endpoint without TLS is for tests, and gets none."""
 
     endpoint: str | None = None
 

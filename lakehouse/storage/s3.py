@@ -24,26 +24,20 @@ _ENVIRONMENT = {
     "session_token": ("AWS_SESSION_TOKEN",),
 }
 _WEB_IDENTITY = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
-"""Set in a pod whose service account has a role. Hadoop's own chain of credentials leaves them out and signs as the node."""
+"""Set in a pod whose service account has a role. Hadoop's own chain of credentials ignores them and signs as the node."""
 _CONNECT_SECONDS, _REQUEST_SECONDS = 10, 60
-"""How long Arrow waits for a store. Its own defaults, 1 s and 3 s, are shorter than a busy store stands still."""
+"""How long Arrow waits for a store. Its own defaults, 1 s and 3 s, are shorter than a busy store pauses."""
 _PROVIDER = "spark.hadoop.fs.s3a.aws.credentials.provider"
 _ANY_REGION = "us-east-1"
-"""The region that stores other than Amazon's take, which have none."""
+"""The region for stores other than Amazon's, which have none."""
 
 
 @dataclass(frozen=True)
 class S3Storage:
-    """An S3 store.
+    """An S3 store: Amazon's unless there is an endpoint. Without a key, credentials are those of the environment or machine.
 
-    Attributes:
-        endpoint: Its URL; None for Amazon's own.
-        region: Its region; None if whoever reads it finds out.
-        access_key_id: With the next two, the credentials; None for those of the environment or the machine.
-        secret_access_key: The secret.
-        session_token: The token of temporary credentials.
-        is_single_writer: Whether commits go without put-if-absent, because nobody else ever writes.
-        has_web_identity: Whether the credentials are those of a pod's service account.
+    `has_web_identity` means those of a pod's service account. With `is_single_writer`, commits go without put-if-absent,
+    because nobody else ever writes.
     """
 
     endpoint: str | None = None
@@ -58,7 +52,7 @@ class S3Storage:
 
     @classmethod
     def of(cls, given: StorageSettings | None, environ: Mapping[str, str]) -> S3Storage:
-        """The store that the config names, or the environment where it is silent; else Amazon's."""
+        """Return the store that the config names, or else the environment; otherwise Amazon's."""
         known = found(_ENVIRONMENT, given, environ)
         if given and given.access_key_id:  # a token of the environment belongs to the environment's key
             known["session_token"] = given.session_token
@@ -68,10 +62,10 @@ class S3Storage:
     def for_spark(self) -> dict[str, str]:
         """See `Storage`."""
         conf = {
-            # s3:// is read and written by the same code as s3a://, and its settings are those of s3a.
+            # s3:// uses the code and the settings of s3a://.
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
-            # The default needs one more library for what small files do not gain from.
+            # The default needs one more library, and small files gain nothing from it.
             "spark.hadoop.fs.s3a.input.stream.type": "classic",
             "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
@@ -128,7 +122,7 @@ class S3Storage:
 
 
 def log_store_key(name: str) -> str:
-    """The setting that names Delta's log store of a scheme.
+    """Return the setting that names Delta's log store of a scheme.
 
     >>> log_store_key("s3a")
     'spark.delta.logStore.s3a.impl'

@@ -24,17 +24,17 @@ class Storage(Protocol):
     """The set of jars that a session needs for it; see `lakehouse.machine.jars`."""
 
     def for_spark(self) -> dict[str, str]:
-        """The settings of a Spark session that is started here."""
+        """Return the settings of a Spark session that is started here."""
 
     def for_delta_rs(self) -> dict[str, str]:
-        """The storage options of delta-rs."""
+        """Return the storage options of delta-rs."""
 
     def files(self) -> FileSystem:
-        """The store as Arrow's file system, whose paths begin with the bucket or container."""
+        """Return the store as Arrow's file system, whose paths begin with the bucket or container."""
 
 
 def storage_of(lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Storage | None:
-    """The store of the lakehouse's root, or of a catalog's tables where the config names one; None if they are in none."""
+    """Return the store of a lakehouse's root, or of a catalog's tables if the config names one; None if they are in none."""
     place, given = lakehouse.root or lakehouse.volume or "", lakehouse.storage
     name = scheme(place)
     if name in AZURE_SCHEMES:

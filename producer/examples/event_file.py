@@ -1,9 +1,9 @@
-"""Sends the lines of a file that a program appends to, each under its number. It may be killed and started again at any moment.
+"""Sends the lines of a growing file, each under its number. It may be killed and started again at any moment.
 
     python event_file.py localhost:9092 events events.jsonl
 
-Nothing is kept beside the file: at the start Kafka is asked what it has, and the lines up to there are passed over. A line is
-sent once it ends with a newline. A file that is begun anew needs a higher epoch.
+Kafka itself says at the start which lines it has, and those are skipped. A line is sent once it ends with a newline. A new
+file of the same name needs a higher epoch.
 """
 
 from __future__ import annotations
@@ -17,16 +17,7 @@ from tidemark_producer import Given, Sender, last_accepted
 
 
 def follow(config: dict[str, Any], topic: str, file: Path, *, partition: int = 0, epoch: int = 1, once: bool = False) -> None:
-    """Send the lines of a file.
-
-    Args:
-        config: The settings of the Kafka client.
-        topic: The topic.
-        file: The file.
-        partition: The partition. It is named, so that the sender knows which lines are there.
-        epoch: Which file of this name it is.
-        once: Whether to end at its end.
-    """
+    """Send a file's lines to one partition, so that the sender knows which are there. With `once`, stop at the file's end."""
     name = file.name
     numbers = Given(epoch, accepted=lambda: {topic: last_accepted(config, topic, name)})
     with file.open("rb") as lines, Sender(config, name, numbers) as sender:

@@ -1,11 +1,11 @@
-"""Sends the rows of an outbox table, each under its id. It may be killed at any moment and started again.
+"""Sends the rows of an outbox table, each under its number. It may be killed and started again at any moment.
 
     python outbox.py localhost:9092 payments shop.db
     python outbox.py localhost:9092 payments "dbname=shop" --postgres
 
-The application writes into the outbox in the transaction of its own change, without a number. The relay numbers what was
-committed: `id` is given at insert, but seen at commit, so a row may appear below one that was sent already. Numbers are
-committed before anything is sent under them, and a row is deleted only when Kafka has it and all before it.
+The application inserts rows without a number, in the transaction of its own change. The relay numbers committed rows: `id`
+is given at insert but seen at commit, so a row may appear below one that was sent already. Numbers are committed before
+anything is sent under them. A row is deleted only when Kafka has it and all before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLES = (
     "CREATE TABLE outbox_last (sequence BIGINT NOT NULL)",
     "INSERT INTO outbox_last VALUES (0)",
 )
-"""What the application makes once, with the type of `id` that its database has."""
+"""What the application creates once, with its database's type of `id`."""
 
 SQLITE_ID, POSTGRES_ID = "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 
@@ -34,15 +34,7 @@ BATCH = 1_000
 
 
 def relay(config: dict[str, Any], topic: str, connect: Callable[[], Any], *, mark: str = "?", once: bool = False) -> None:
-    """Send what is in the outbox, and what comes.
-
-    Args:
-        config: The settings of the Kafka client.
-        topic: The topic.
-        connect: Opens the database: `lambda: sqlite3.connect("shop.db")`, `lambda: psycopg.connect("dbname=shop")`.
-        mark: How the driver marks a parameter: `?` for SQLite, `%s` for PostgreSQL.
-        once: Whether to end when the outbox is empty.
-    """
+    """Send what is in the outbox, and what is added; `once` stops when it is empty. `mark` is the driver's `?` or `%s`."""
     with contextlib.closing(connect()) as database, Sender(config, "shop", Given(epoch=1)) as sender:
         while True:
             number(database, mark)
@@ -61,8 +53,8 @@ def relay(config: dict[str, Any], topic: str, connect: Callable[[], Any], *, mar
 
 
 def number(database: Any, mark: str) -> None:
-    """Give numbers to rows that have none, behind all that were ever given, in one transaction."""
-    # Locks the row first, so that a second relay, started by mistake, waits here and sees these numbers.
+    """Number the rows that have no number, above all that were ever given, in one transaction."""
+    # Lock the row first, so that a second relay, started by mistake, waits here and sees these numbers.
     execute(database, "UPDATE outbox_last SET sequence = sequence", commit=False)
     ((last,),) = execute(database, "SELECT sequence FROM outbox_last", commit=False)
     new = execute(database, f"SELECT id FROM outbox WHERE sequence IS NULL ORDER BY id LIMIT {BATCH}", commit=False)

@@ -1,4 +1,4 @@
-"""What Kafka has of a producer: its last position in each partition of a topic."""
+"""Reads back what Kafka has of a producer: its last position in each partition of a topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRODUCERS_OWN = (
     *("enable.gapless", "transaction", "max.in.flight", "queue.buffering", "linger", "batch.", "compression", "partitioner"),
     *("sticky", "queuing", "on_delivery", "default.topic.config"),
 )
-"""How the names of settings begin that a consumer has no use for."""
+"""Prefixes of settings that a consumer does not have."""
 
 _DENIED = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 -- that is how the client names its own codes
@@ -29,8 +29,9 @@ _DENIED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
 _headers: Callable[[Message], list[tuple[str, Any]] | None] = methodcaller("headers")
-"""For a name that is no UTF-8 the client both answers and sets an error. Called from C, Python notices and raises SystemError;
-a plain call has been seen to end in a segmentation fault."""
+"""For a header name that is not UTF-8, the client returns a result and sets an error. Called from C, that raises SystemError;
+a plain call has ended in a segmentation fault.
+"""
 
 _QUEUE = 100_000
 _FIRST_STEP = 1_000
@@ -42,22 +43,15 @@ _TAKEN = 1_000
 def last_accepted(
     config: Mapping[str, Any], topic: str, name: str, *, headers: Headers | None = None, timeout: float = 60
 ) -> dict[int, Position | None]:
-    """Read back the last position of a producer in each partition: the greatest that is committed, None where there is none.
+    """Read back a producer's greatest committed position in each partition; None if there is none.
 
-    A sender that recovers sends up to a full queue again, so the greatest need not stand last. A partition is read backwards
-    until it begins, or more of the producer's records were seen than `queue.buffering.max.messages` lets be open: give the
-    config of the sender. What retention took away is not seen; Silver still knows it, in `silver_last_accepted`.
-
-    Args:
-        config: The client's settings. Those of producers are left out.
-        topic: The topic.
-        name: The producer's name.
-        headers: The headers' names, as the sender has them.
-        timeout: Seconds. Errors are met by another attempt until then: in the middle of an election some requests fail.
+    A sender that recovers sends up to a full queue again, so the greatest need not be the last. A partition is read backwards
+    to its start, or over more of the producer's records than `queue.buffering.max.messages`: pass the sender's `config` and
+    `headers`. Records that retention removed are not seen; Silver knows their positions in `silver_last_accepted`.
 
     Raises:
-        TimeoutError: Reading took longer, or a transaction is open that long.
-        KafkaException: Kafka answered nothing else until then, or refuses this user.
+        TimeoutError: Reading, or an open transaction, took longer than `timeout` seconds. Errors are retried until then.
+        KafkaException: Kafka answered nothing but errors until then, or refuses this user.
     """
     ours, producer = headers or Headers(), name_bytes(name)
     if ours.sequence is None:
@@ -74,15 +68,13 @@ def last_accepted(
         except KafkaException as error:
             if error.args[0].code() in _DENIED:
                 raise
-            # What a broker answered says more than that the last attempt, of a few milliseconds, reached none.
+            # A broker's answer says more than a last attempt of some milliseconds that reached none.
             if refused is None or error.args[0].code() > 0:
                 refused = error
             time.sleep(_PAUSE_SECONDS)
 
 
 class _Reading:
-    """One attempt."""
-
     def __init__(self, config: Mapping[str, Any], topic: str, producer: bytes, headers: Headers, deadline: float) -> None:
         self._topic, self._producer, self._headers, self._deadline = topic, producer, headers, deadline
         # With 0 the queue has no limit, and all has to be read.
@@ -112,7 +104,7 @@ class _Reading:
     def _one(self, uncommitted: Consumer, committed: Consumer, partition: int) -> Position | None:
         place = TopicPartition(self._topic, partition)
         low, end = uncommitted.get_watermark_offsets(place, timeout=self._left())
-        # Behind an open transaction of anyone nothing is visible yet, the producer's own committed records included.
+        # Behind any open transaction nothing is visible yet, not even the producer's own committed records.
         while committed.get_watermark_offsets(place, timeout=self._left())[1] < end:
             time.sleep(_PAUSE_SECONDS)
         seen: set[Position] = set()
@@ -124,7 +116,6 @@ class _Reading:
         return max(seen, default=None)
 
     def _between(self, consumer: Consumer, partition: int, start: int, end: int) -> set[Position]:
-        """The producer's positions from one offset up to another."""
         consumer.assign([TopicPartition(self._topic, partition, start)])
         seen: set[Position] = set()
         while True:
@@ -139,7 +130,7 @@ class _Reading:
                     seen.add(position)
 
     def _position(self, message: Message) -> Position | None:
-        """Where a record stands in the producer's numbering; None if it is not the producer's."""
+        """Return a record's position; None if the record is not the producer's."""
         try:
             headers = _headers(message) or []
         except SystemError:  # a name that is no UTF-8: nobody made it with this kit
@@ -158,7 +149,7 @@ class _Reading:
 
 
 def _only(headers: list[tuple[str, Any]], name: str) -> bytes | None:
-    """A header's value; None where it is missing, or stands there twice and disagrees."""
+    """Return a header's value; None if it is missing, or has two values that differ."""
     values = {value for found, value in headers if found == name}
     return values.pop() if len(values) == 1 else None
 

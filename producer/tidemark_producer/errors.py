@@ -18,11 +18,11 @@ class ProducerError(Exception):
 
 
 class InUse(ProducerError):
-    """Another process sends under this name, or has taken it over. It goes on; this one has to end."""
+    """Another process sends under this name, or has taken it over. It continues; this one has to end."""
 
 
 class StateLost(ProducerError):
-    """What a store kept is gone or damaged, so the next number is not known."""
+    """A store's state is gone or damaged, so the next number is unknown."""
 
 
 class OutOfOrder(ProducerError):
@@ -34,16 +34,11 @@ class Exhausted(ProducerError):
 
 
 class Forked(ProducerError):
-    """The sender was made by another process: a fork has neither its connection nor its thread. Make one after the fork."""
+    """Another process created the sender: a fork has neither its connection nor its thread. Create one after the fork."""
 
 
 class UnsafeSetting(ProducerError):
-    """A setting of the client breaks what the kit guarantees.
-
-    Attributes:
-        setting: Its name.
-        value: Its value.
-    """
+    """A setting of the client breaks what the kit guarantees."""
 
     def __init__(self, setting: str, value: object, why: str) -> None:
         self.setting, self.value, self._why = setting, value, why
@@ -54,14 +49,7 @@ class UnsafeSetting(ProducerError):
 
 
 class Failure(NamedTuple):
-    """A record that Kafka refused. All of a batch are refused for one of them.
-
-    Attributes:
-        position: Its number.
-        topic: The topic.
-        partition: The partition; None if it never had one.
-        reason: What the broker or the client said.
-    """
+    """A record that Kafka refused, with all others of its batch. `partition` is None if it never had one."""
 
     position: Position
     topic: str
@@ -70,11 +58,10 @@ class Failure(NamedTuple):
 
 
 class Stopped(ProducerError):
-    """A delivery failed for good, and nothing is sent until `recover`: what follows a gap would make its resend late.
+    """A delivery failed for good, and nothing is sent until `recover`: a record behind a gap would make its resend late.
 
-    Attributes:
-        failures: The records that were refused, in the order of sending.
-        open: The numbers of all records that Kafka has not acknowledged, those included. It may have some of the others.
+    `failures` are the refused records in the order of sending. `open` are the positions that Kafka has not acknowledged, those
+    included; it may have some of the others.
     """
 
     def __init__(self, what: str, failures: Sequence[Failure] = (), still_open: Sequence[Position] = ()) -> None:

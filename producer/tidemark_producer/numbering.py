@@ -12,55 +12,45 @@ if TYPE_CHECKING:
     from tidemark_producer.stores import Store
 
 Accepted = Mapping[int, Position | None]
-"""The last position of a producer in each partition of a topic, as `last_accepted` answers."""
+"""A producer's last position in each partition of a topic, as `last_accepted` returns it."""
 
 After = Position | Accepted | Callable[[], Accepted]
-"""What to continue after. A function is asked when the sender starts, behind the fence that a `transactional.id` puts up."""
+"""What to continue after. A function is called when the sender starts, once its `transactional.id` has shut out older ones."""
 
 _BEFORE_ALL = Position(0, GREATEST)
 
 
 class Numbers(Protocol):
-    """What a sender asks for its numbers. It holds its lock meanwhile, and asks from one thread at a time."""
+    """Gives a sender its numbers. The sender holds its lock meanwhile, and calls from one thread at a time.
+
+    `last` is the last position that was taken. If `are_given`, a record has the same number when the next process sends it.
+    """
 
     last: Position | None
-    """The last position that was taken."""
-
     are_given: bool
-    """Whether the caller gives them, so that a record has the same number when the next process sends it again."""
 
     def open(self, name: str, *, is_alone: bool) -> None:
-        """Get ready to number a producer's records; `is_alone` says that Kafka has shut out older senders."""
-        ...
+        """Prepare to number a producer's records. `is_alone` says that Kafka has shut out older senders."""
 
     def next(self, sequence: int | None) -> Position:
-        """The position of the next record, the same until it is `last`."""
-        ...
+        """Return the position of the next record. It stays the same until it is `last`."""
 
     def has(self, position: Position, topic: str, partition: int | None) -> bool:
         """Whether Kafka had the record when the sender started."""
-        ...
 
     def close(self) -> None:
-        """Let others have the numbers."""
-        ...
+        """Release the numbers to other senders."""
 
 
 class Counter:
     """Counts for the whole producer, so the numbers rise in every partition, with gaps. None is ever given out twice.
 
-    By default each start takes the next epoch from the store, at one write, and counts from 0. A sender that was overtaken
-    goes on in its old epoch, and the reader shuts it out. With `block`, the epoch stays, and the store gives out that many
-    numbers at a time; a crash leaves a gap of at most one block, and what an overtaken sender still sends is late.
+    By default each start takes the next epoch from the store, in one write, and counts from 0. A sender that was overtaken
+    continues in its old epoch, and the reader shuts it out. With `block`, the epoch stays, and the store gives out that many
+    numbers at a time. A crash then leaves a gap of at most one block, and what an overtaken sender still sends is late.
 
-    Without a store the count goes on behind what Kafka has. That needs a `transactional.id`, by which Kafka shuts out older
-    senders.
-
-    Args:
-        store: Where it is kept how far the numbers have got.
-        block: How many numbers to take from the store at a time, in one epoch; None for an epoch per start.
-        after: Continue behind this too: where the store is new, was lost, or was put back from a backup.
-        new: Whether the store may be empty. Otherwise that is `StateLost`, unless there is an `after`.
+    Without a store the count continues after what Kafka has, and needs a `transactional.id`, which shuts out older senders. If
+    the store is new, lost or restored, give `after`. Without it, an empty store is a `StateLost` unless `new`.
     """
 
     are_given = False
@@ -78,14 +68,7 @@ class Counter:
         self._is_open = False
 
     def open(self, name: str, *, is_alone: bool) -> None:
-        """Take the first numbers; see `Numbers`.
-
-        Raises:
-            InUse: Another sender has the store, or these numbers.
-            StateLost: The store is empty or damaged.
-            UnsafeSetting: There is neither a store nor a `transactional.id`.
-            Exhausted: There is no further epoch.
-        """
+        """Take the first numbers; see `Numbers`. Raises an `InUse`, a `StateLost`, an `UnsafeSetting` or an `Exhausted`."""
         if self._is_open:
             raise InUse("These numbers belong to another sender of this process. Each sender has its own.")
         if self._store is None and not is_alone:
@@ -109,12 +92,7 @@ class Counter:
             raise
 
     def next(self, sequence: int | None) -> Position:
-        """The next number; see `Numbers`.
-
-        Raises:
-            Exhausted: The last number was 2^63-1.
-            InUse: The store has another sender's numbers by now.
-        """
+        """Return the next number; see `Numbers`. Raises an `Exhausted`, or an `InUse` if the store is taken over."""
         if sequence is not None:
             raise TypeError("A counter gives the sequence; to give it yourself, use Given.")
         found = self._next if self.last is None else _succeeding(self.last)
@@ -123,11 +101,11 @@ class Counter:
         return found
 
     def has(self, position: Position, topic: str, partition: int | None) -> bool:  # noqa: ARG002 -- as Numbers is asked
-        """Kafka has none of its numbers: each is new."""
+        """Return False: each number is new."""
         return False
 
     def close(self) -> None:
-        """Give the store back."""
+        """Release the store."""
         if self._store is not None:
             self._store.close()
 
@@ -147,13 +125,10 @@ class Counter:
 class Given:
     """The caller's own numbers: the id of a row in an outbox, an offset, a line. They have to rise; gaps are fine.
 
-    The only way in which a resend after a crash is recognised: the record has the same number in the next process. So the epoch
-    stays when the program starts again, and rises only where the source's own numbers begin anew.
-
-    Args:
-        epoch: Which numbering of the source this is.
-        accepted: What Kafka has, by topic, if it was asked: `{topic: last_accepted(...)}`, or a function that does so when the
-            sender starts. What it covers is not sent again, where `send` names the partition.
+    A resend after a crash is recognised only if the next process gives the record the same number. The epoch stays when the
+    program starts again, and rises only if the source's own numbers start over. `accepted` is what Kafka has:
+    `{topic: last_accepted(...)}`, or a function that returns it when the sender starts. Records that it covers are not sent
+    again if `send` names their partition.
     """
 
     are_given = True
@@ -168,16 +143,11 @@ class Given:
         self._accepted: Mapping[str, Accepted] = {}
 
     def open(self, name: str, *, is_alone: bool) -> None:  # noqa: ARG002 -- as Numbers is asked
-        """Ask what Kafka has; see `Numbers`."""
+        """Get what Kafka has; see `Numbers`."""
         self._accepted = self._ask() if callable(self._ask) else self._ask or {}
 
     def next(self, sequence: int | None) -> Position:
-        """The caller's number; see `Numbers`.
-
-        Raises:
-            Exhausted: It is above 2^63-1.
-            OutOfOrder: It is not above the last one, or below 0.
-        """
+        """Return the caller's number; see `Numbers`. Raises an `OutOfOrder` unless it rises, or an `Exhausted`."""
         if sequence is None:
             raise TypeError("With Given, each record needs its sequence.")
         if sequence > GREATEST:
@@ -188,22 +158,19 @@ class Given:
         return Position(self.epoch, sequence)
 
     def has(self, position: Position, topic: str, partition: int | None) -> bool:
-        """Whether Kafka had the record when the sender started; False where the partition is not known."""
+        """Whether Kafka had the record when the sender started; False if the partition is not known."""
         last = None if partition is None else self._accepted.get(topic, {}).get(partition)
         return last is not None and last.epoch == position.epoch and last.sequence >= position.sequence
 
     def continue_after(self) -> int | None:
-        """The sequence up to which Kafka has all records of this epoch, whatever their partition; None: begin at the beginning.
-
-        It is the lowest of all partitions: one that has nothing of this epoch may have missed any of them.
-        """
+        """Return the sequence up to which Kafka has all records of this epoch; None if a partition has none of it."""
         found = [last for partitions in self._accepted.values() for last in partitions.values()]
         if not found or not all(last is not None and last.epoch == self.epoch for last in found):
             return None
         return min(last.sequence for last in found if last is not None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no store."""
 
 
 def _highest(after: After | None) -> Position | None:
@@ -214,7 +181,7 @@ def _highest(after: After | None) -> Position | None:
 
 
 def _following(position: Position) -> Position:
-    """The first position behind one, in the next epoch if its own has ended."""
+    """Return the next position, in the next epoch if its own has ended."""
     if position.sequence < GREATEST:
         return Position(position.epoch, position.sequence + 1)
     if position.epoch < GREATEST:

@@ -1,4 +1,4 @@
-"""What a record carries beside its key and value, and where it went."""
+"""A record's position, the headers that carry it, and where the record went."""
 
 from __future__ import annotations
 
@@ -6,34 +6,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 GREATEST = 2**63 - 1
-"""The greatest epoch and sequence: what a reader keeps them in has 64 bits."""
+"""The greatest epoch and sequence: readers keep them in signed 64-bit numbers."""
 
 _LONGEST_NAME = 1_024
 """Bytes of a producer's name that Tidemark reads; a longer one makes its records invalid."""
 
 
 class Position(NamedTuple):
-    """A record's place in a producer's numbering. A greater epoch is behind every sequence of a lower one.
-
-    Attributes:
-        epoch: Which numbering it is.
-        sequence: The number in it.
-    """
+    """A record's place in a producer's numbering. A greater epoch is behind every sequence of a lower one."""
 
     epoch: int
     sequence: int
 
 
 class Sent(NamedTuple):
-    """A record that Kafka has.
-
-    Attributes:
-        topic: The topic.
-        partition: The partition.
-        offset: The offset there; None for one that was there before this process, see `Given`.
-        epoch: Its epoch.
-        sequence: Its sequence.
-    """
+    """A record that Kafka has. `offset` is None if Kafka had it before this process, see `Given`."""
 
     topic: str
     partition: int
@@ -44,13 +31,7 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Headers:
-    """The names of the headers that a record gets; None for one that it does not get.
-
-    Attributes:
-        producer: The producer's name, as UTF-8.
-        epoch: The epoch, in ASCII digits.
-        sequence: The sequence, in ASCII digits.
-    """
+    """The names of the headers that a record gets; None for none. Numbers are sent in ASCII digits, the producer as UTF-8."""
 
     producer: str | None = "producer"
     epoch: str | None = "epoch"
@@ -67,17 +48,13 @@ class Headers:
         return tuple(name for name in (self.producer, self.epoch, self.sequence) if name is not None)
 
     def of(self, name: bytes, position: Position) -> list[tuple[str, str | bytes | None]]:
-        """The headers of one record."""
+        """Return the headers of one record."""
         made = ((self.producer, name), (self.epoch, b"%d" % position.epoch), (self.sequence, b"%d" % position.sequence))
         return [(header, value) for header, value in made if header is not None]
 
 
 def name_bytes(name: str) -> bytes:
-    """A producer's name as a header has it.
-
-    Raises:
-        ValueError: It is empty, longer than 1,024 bytes, or no text that UTF-8 can hold.
-    """
+    """Encode a producer's name; raise a `ValueError` unless it has 1 to 1,024 bytes of UTF-8."""
     encoded = name.encode()
     if not 0 < len(encoded) <= _LONGEST_NAME:
         raise ValueError(f"A producer's name has 1 to {_LONGEST_NAME} bytes, not {len(encoded)}.")

@@ -33,23 +33,20 @@ _PLACE_SECONDS = 0.02
 _DRAIN_SECONDS = 10
 _LAST_WAIT_SECONDS = 10
 _CONSEQUENCES = {"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_GAPLESS_GUARANTEE"}
-"""What the client says of a record that it drops because another one was refused."""
+"""The client's errors for a record that it drops because another one was refused."""
 _OUT_OF_STEP = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"}
-"""What the broker says where a leader lacks what came before, as after an unclean election: no record is to blame."""
+"""The broker's errors if a leader lacks earlier records, as after an unclean election: no record is to blame."""
 _FENCED = {"_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
 class _Delivery(Future[Sent]):
-    """What becomes of a record."""
+    """A future that cannot be cancelled: its record is on its way."""
 
     def cancel(self) -> bool:
-        """Refuse: the record is on its way."""
         return False
 
 
 class _Record:
-    """A record on its way."""
-
     __slots__ = (
         "before",
         "future",
@@ -77,17 +74,11 @@ class _Record:
 
 
 class Sender:
-    """Puts numbers in front of a Kafka producer, for one producer name. Threads may share it, processes may not.
+    """Numbers the records of one producer and sends them in order. Threads may share it, processes may not.
 
-    Guaranteed: no number twice; in each partition numbers rise in the order of sending, whatever the client repeats; behind a
-    delivery that failed nothing is delivered until `recover`.
-
-    Args:
-        config: The settings of librdkafka. Those that keep order are set.
-        name: The producer's name, which no other sender has at the same time.
-        numbers: `Counter` or `Given`.
-        headers: The names of the headers.
-        factory: Makes the client.
+    No number is given out twice. In each partition numbers rise in the order of sending, whatever the client repeats. After a
+    delivery that failed, nothing is delivered until `recover`. `config` holds librdkafka's settings; those that keep order are
+    set. No other sender may have the same `name` at a time.
 
     Raises:
         UnsafeSetting: A setting breaks a guarantee.
@@ -109,10 +100,10 @@ class Sender:
         self._is_transactional = "transactional.id" in self._config
         self._refused_keys = drawn_keys(self._config) if numbers.are_given else ()
         self._process = os.getpid()
-        # Entered by `with` as a lock: a signal in the middle of entering the condition, which is Python, would leave it locked.
+        # `with` takes the lock itself: a signal while Python enters the condition would leave it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        # In the order sent: what Kafka has not acknowledged, in a transaction all of it. The client has some of it, or all.
+        # Records that Kafka has not acknowledged, in the order of sending; of a transaction all. The client has some or all.
         self._open: OrderedDict[_Record, None] = OrderedDict()
         self._in_client: set[_Record] = set()
         self._committed: Position | None = None
@@ -140,21 +131,14 @@ class Sender:
         sequence: int | None = None,
         timeout: float | None = None,
     ) -> Future[Sent]:
-        """Give a record its number, and hand it to the client. Waits only while the client's queue is full.
+        """Give a record its number, and hand it to the client. Waits up to `timeout` seconds while its queue is full.
 
-        Args:
-            topic: The topic.
-            value: The value; text goes as UTF-8.
-            key: The key.
-            partition: The partition; by default the partitioner chooses by the key.
-            headers: Further headers.
-            timestamp: Milliseconds since 1970; 0 for now.
-            sequence: The number, with `Given` only.
-            timeout: Seconds to wait for a place in the queue; None for ever.
+        Text is sent as UTF-8. Without a partition the partitioner chooses by the key. `timestamp` is milliseconds since 1970,
+        or 0 for now. `sequence` goes with `Given` only.
 
         Returns:
-            Where it is, once all replicas in sync have it (in a transaction: once that is committed), or `Stopped`. It cannot
-            be cancelled: the record is on its way. For asyncio: `asyncio.wrap_future`.
+            Where the record is, once all replicas in sync have it (in a transaction: once that is committed), or `Stopped`. It
+            cannot be cancelled. For asyncio: `asyncio.wrap_future`.
 
         Raises:
             Stopped: A delivery failed before.
@@ -181,7 +165,7 @@ class Sender:
                     self._numbers.last = record.position
                     record.future.set_result(Sent(topic, partition or 0, None, *record.position))
                     return record.future
-                # With nothing between them, and before it is sent: a signal may cost a number, and gives none out twice.
+                # Next to each other, and before the record is sent: a signal may waste a number, but gives none out twice.
                 self._open[record] = None
                 self._numbers.last = record.position
                 try:
@@ -195,10 +179,7 @@ class Sender:
 
     @property
     def acknowledged(self) -> Position | None:
-        """The position up to which Kafka has all that was sent, without a hole; None before the first.
-
-        In a transaction, what is committed. Records that `recover` left out count as done.
-        """
+        """The position up to which Kafka has all records but those given up; in transactions, the last committed one."""
         with self._lock:
             if self._is_transactional:
                 return self._committed
@@ -206,12 +187,7 @@ class Sender:
             return self._numbers.last if first is None else first.before
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until Kafka has every record that was sent.
-
-        Raises:
-            Stopped: A delivery failed.
-            TimeoutError: It took longer; the records stay on their way.
-        """
+        """Wait until Kafka has every record that was sent; raise a `Stopped`, or a `TimeoutError` that drops no record."""
         self._check_process()
         until = _until(timeout)
         with self._lock:
@@ -221,17 +197,10 @@ class Sender:
                     self._wait(until)
 
     def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Sent]:
-        """After `Stopped`: send all that is open again by a new client, in the same order and with the same numbers.
+        """After `Stopped`: send all open records again by a new client, in the same order and under the same numbers.
 
-        A batch is refused as a whole. So records that were refused go one by one now, and a `Stopped` from here names only the
-        bad ones: correct what refuses them, or give them up.
-
-        Args:
-            without: The numbers of records to give up: gaps that nothing will fill.
-            timeout: Seconds; None for ever.
-
-        Returns:
-            Where each record is now that was sent again. Empty if nothing had failed.
+        Refused records now go one by one, so a `Stopped` from here names only the bad ones. Correct what refuses them, or give
+        them up in `without`, which leaves gaps. Returns where each resent record is; empty if nothing had failed.
 
         Raises:
             Stopped: A record was refused again.
@@ -268,8 +237,7 @@ class Sender:
     def transaction(self) -> Iterator[None]:
         """Send in a transaction, which is committed at the end. With a `transactional.id` only, and from one thread.
 
-        Left by an error, it is aborted: its futures raise `Stopped`, a counter's numbers stay used up, those of `Given` may be
-        sent again.
+        An error aborts it: its futures raise `Stopped`. A counter's numbers stay used up; those of `Given` may be sent again.
 
         Raises:
             Stopped: A record was refused. The transaction is aborted.
@@ -298,12 +266,12 @@ class Sender:
                 record.future.set_result(record.sent)
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait until Kafka has all records, unless a delivery failed, and end. What is open then may be in Kafka or not.
+        """Wait until Kafka has all records, unless a delivery failed, and end, also if this raises.
 
         Raises:
-            Stopped: A delivery failed, and its record is still open. The sender has ended nevertheless.
-            InUse: Another sender has taken over, and records are still open. The sender has ended nevertheless.
-            TimeoutError: It took longer. The sender has ended nevertheless.
+            Stopped: A delivery failed. Its record is still open: it may be in Kafka or not.
+            InUse: Another sender has taken over, and records are still open.
+            TimeoutError: It took longer.
         """
         if self._process != os.getpid() or self._is_closed:
             return
@@ -336,7 +304,7 @@ class Sender:
         return pairs
 
     def _start(self) -> tuple[Producer, threading.Thread]:
-        """A client and the one thread that serves its callbacks. With two of them a fatal error may reach the wrong one."""
+        """Start a client and the one thread that serves its callbacks. With two a fatal error may reach the wrong one."""
         client = self._factory(dict(self._config))
         thread = threading.Thread(target=self._serve, args=(client,), name="tidemark-producer", daemon=True)
         thread.start()
@@ -402,7 +370,7 @@ class Sender:
             record.future.set_result(record.sent)
 
     def _has_sent_again(self, until: float | None) -> bool:
-        """Send all that is open by a new client; False if records were refused that did not go alone."""
+        """Send all open records by a new client; return False if records were refused that did not go alone."""
         records = list(self._open)
         for record in records:
             record.is_suspect |= record.refused is not None
@@ -434,7 +402,7 @@ class Sender:
             self._wait_for_client(until)
 
     def _after_refusal(self, error: Exception, until: float | None) -> None:
-        """What the client's own refusal means: wait and try again, stop, or raise it."""
+        """Handle the client's own refusal: wait for room in its queue, stop, or raise it."""
         if isinstance(error, BufferError):
             had_room = not self._in_client
             self._changed.wait(_PLACE_SECONDS)
@@ -474,7 +442,7 @@ class Sender:
             self._wait(until)
 
     def _wait(self, until: float | None) -> None:
-        """Wait until something has happened; the lock is free meanwhile."""
+        """Wait until something has happened, without the lock."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("A callback cannot wait: it is run by the thread that it would wait for.")
         left = None if until is None else until - time.monotonic()
@@ -540,7 +508,6 @@ def _bytes(given: bytes | str | None) -> bytes | None:
 
 
 def _retried(act: Callable[[], None]) -> None:
-    """Do it until Kafka answers for good."""
     while True:
         try:
             return act()

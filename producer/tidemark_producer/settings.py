@@ -44,11 +44,7 @@ _RANDOM = (
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings to make a client with.
-
-    Raises:
-        UnsafeSetting: One of them breaks the order or loses records; the error says which finding speaks against it.
-    """
+    """Return the settings for a client; raise an `UnsafeSetting` if one breaks the order or loses records."""
     given = {**config.get("default.topic.config", {}), **config}
     named = {_ALIASES.get(name, name): value for name, value in given.items()}
     is_idempotent = _text(named.get("enable.idempotence", True)) in _TRUE
@@ -70,7 +66,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drawn_keys(config: Mapping[str, Any]) -> tuple[bytes | None, ...]:
-    """The keys whose records get into a partition that is drawn by chance, where none is given."""
+    """Return the keys of records that go to a random partition if none is given."""
     partitioner = _text(config["partitioner"])
     if partitioner == "consistent_random":
         return None, b""
@@ -82,7 +78,6 @@ def _text(value: object) -> str:
 
 
 def _why_unsafe(name: str, value: str, *, is_transactional: bool) -> str | None:
-    """What speaks against a setting, None if nothing does."""
     number = int(value) if value.lstrip("-").isdecimal() else None
     found = {
         "acks": (value not in {"all", "-1"}, _ACKS),

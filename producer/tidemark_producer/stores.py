@@ -19,37 +19,22 @@ if TYPE_CHECKING:
 
 
 class Store(Protocol):
-    """Keeps one position for each producer: all up to it may have been given out. Made to be written for other stores."""
+    """Keeps one position for each producer: all up to it may have been given out. Implement it for other stores."""
 
     def open(self, name: str) -> Position | None:
-        """Begin to keep a producer's position, and return what is kept; None if nothing ever was.
-
-        Raises:
-            InUse: Another process holds it.
-            StateLost: It is damaged.
-        """
-        ...
+        """Start to keep a producer's position; return what is kept, or None. Raises an `InUse` or a `StateLost`."""
 
     def swap(self, old: Position | None, new: Position) -> None:
-        """Put a position in the place of another one. It survives a loss of power once this returns.
-
-        Raises:
-            InUse: It is no longer `old`: another process has put in its own.
-        """
-        ...
+        """Replace a position, so that it survives a loss of power. Raises an `InUse` if another process has replaced `old`."""
 
     def close(self) -> None:
-        """Let others have it."""
-        ...
+        """Release it to other processes."""
 
 
 class FileStore:
-    """A file, on a local disk. Held by a lock as long as the sender lives, so a second sender on this machine gets `InUse`.
+    """A file on a local disk, in an existing folder. Its lock lasts as long as the sender: a second one here gets `InUse`.
 
-    Beside it are `.lock`, which stays, and for a moment `.new`: a position is written there, forced to the disk, and renamed.
-
-    Args:
-        path: The file. Its folder must be there.
+    The lock is the file `.lock` next to it, which stays. A position is written to `.new`, forced to the disk, and renamed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -91,7 +76,7 @@ class FileStore:
             os.close(folder)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -121,14 +106,10 @@ class FileStore:
 class SqlStore:
     """A row of a table, by compare-and-set: a sender that another one overtook gets `InUse` at its next step.
 
-    The table, which the store does not make::
+    `connect` opens a connection for each step, as `lambda: sqlite3.connect("kit.db")` does. `paramstyle` is the driver's, such
+    as `sqlite3.paramstyle`. The table, which the store does not create::
 
         CREATE TABLE tidemark_producers (name VARCHAR(1024) PRIMARY KEY, epoch BIGINT NOT NULL, sequence BIGINT NOT NULL)
-
-    Args:
-        connect: Opens a connection of its own for each step, which is closed after it: `lambda: sqlite3.connect("kit.db")`.
-        paramstyle: How the driver marks parameters: `sqlite3.paramstyle`, `psycopg.paramstyle`.
-        table: The table's name.
     """
 
     def __init__(self, connect: Callable[[], Any], *, paramstyle: str, table: str = "tidemark_producers") -> None:
@@ -170,10 +151,10 @@ class SqlStore:
             )
 
     def close(self) -> None:
-        """Nothing is held between two steps."""
+        """Do nothing: no connection stays open."""
 
     def _run(self, statement: str, values: tuple[Any, ...]) -> Any:
-        """Run a statement in a transaction, and return the rows of a query or how many were changed."""
+        """Run a statement in a transaction; return the rows of a query, or how many were changed."""
         with contextlib.closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(statement.format(table=self._table, mark=self._mark), values)
@@ -185,10 +166,10 @@ class SqlStore:
 _held: WeakSet[FileStore] = WeakSet()
 
 
-def _let_go() -> None:
-    """Close the locks that a fork inherits: else they stay with it when the sender's own process has ended."""
+def _close_inherited_locks() -> None:
+    """Close the locks that a fork inherits: otherwise they stay after the sender's own process has ended."""
     for store in list(_held):
         store.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_inherited_locks)
