@@ -1,6 +1,7 @@
 """What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify.
 
-Whatever may write checks first that the tables are this pipeline's: within `Job.alone`, or by `Job.require_own`.
+A function that may write first checks that the tables are this pipeline's, by `Job.alone` or `Job.require_own`. Decisions,
+restore and rebuild wait a minute for another run, then raise AnotherWriterError.
 """
 
 from __future__ import annotations
@@ -42,12 +43,9 @@ _PATIENCE_SECONDS = 60
 
 
 def run(job: Job, stage: str | None = None) -> dict[str, object]:
-    """Run the pipeline once.
+    """Run the pipeline once: all stages, or one of bronze, silver, gate and gold.
 
-    Args:
-        job: The job. Its report gets run.started, <stage>.started, <stage>.finished and each stage's own events in between;
-            during a long stage also <stage>.working, see `lakehouse.spark.progress`.
-        stage: bronze, silver, gate or gold; None for all, one after another.
+    Its events are run.started, <stage>.started, <stage>.finished, each stage's own, and in a long stage <stage>.working.
 
     Returns:
         pipeline, run_id, the result of each stage (None for those that did not run), seconds; all of it fits JSON.
@@ -76,13 +74,9 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
 
 
 def plan(job: Job) -> dict[str, object]:
-    """What the next load of Silver would do; see `pipelines.bronze_to_silver.preview`.
+    """Preview the next load of Silver; see `pipelines.bronze_to_silver.preview`. Raises AnotherWriterError during a run.
 
-    Before the first run, a sample from Kafka is decided, see `pipelines.sample_plan`; without a lock, which would make the
-    root.
-
-    Raises:
-        AnotherWriterError: Another run is at work.
+    Before the first run it decides a sample from Kafka, without a lock, which would create the root.
     """
     run = job.new_run()
     require_no_run(run.lakehouse)
@@ -94,13 +88,7 @@ def plan(job: Job) -> dict[str, object]:
 
 
 def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
-
-    If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
+    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
@@ -109,18 +97,14 @@ def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str,
 
 
 def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
-    """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may be active."""
+    """Return the last gate run and its failing rows; see `expectations.failing_rows`. A run may be active."""
     run = job.new_run()
     found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 
 def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Release or reject what a failed gate run holds; see `gate_decision`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
+    """Release or reject the loads of a failed gate run; see `gate_decision`."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         done = gate_decision.decide(job.spark, run, job.settings, asked, is_dry_run=is_dry_run)
@@ -128,11 +112,7 @@ def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> d
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
-    """Take all tables back to an earlier load; see `recover.restore`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
+    """Take all tables back to an earlier load; see `recover.restore`."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         done = going_back.restore(job.spark, run, job.settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
@@ -140,11 +120,7 @@ def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dic
 
 
 def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
-    """Rebuild Silver from Bronze; see `recover.rebuild`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
+    """Rebuild Silver from Bronze; see `recover.rebuild`."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         done = anew.rebuild(job.spark, run, job.settings, is_applied=is_applied, reason=reason, by=by)
@@ -152,9 +128,9 @@ def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, ob
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:
-    """Silver's last position in each partition, if no other reader of the tables is available; empty before the first load.
+    """Return Silver's last position in each partition, read with Spark; empty before the first load.
 
-    Grain: a partition. Columns: topic, partition, and of its streams the highest high_watermark, last_offset and load_seq.
+    Columns: topic, partition, and the highest high_watermark, last_offset and load_seq of the partition's streams.
     """
     spark, table = job.spark, job.new_run().table(SILVER_WATERMARKS)
     if not delta.exists(spark, table):
@@ -192,7 +168,7 @@ def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
 
 
 def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
-    """Finish erasures; see `pipelines.operate.erasure.forget`. If another run is active, waits for it to end."""
+    """Finish erasures; see `pipelines.operate.erasure.forget`."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
     job.require_own(run)
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
