@@ -24,7 +24,7 @@ _COLUMNS_MEAN = (
 
 
 def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
-    """A row per layer and stream, with the columns `COLUMNS`."""
+    """Return a row per layer and stream, with the columns `COLUMNS`."""
     return [
         [layer, *order.stream, order.received, order.duplicates, *(order.count(kind) for kind in ("DJF", "DJB", "JF", "JB"))]
         for layer, orders in found.items()

@@ -103,11 +103,7 @@ def write_rebuilt(done: dict[str, Any]) -> None:
 
 
 def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
-    """Print every check on stdout, as a table or JSON; then raise if one failed.
-
-    Raises:
-        TableStateError: A check failed; the error names the first.
-    """
+    """Print every check on stdout, as a table or JSON; then raise a TableStateError for the first that failed."""
     if as_json:
         output.write_json(found)
     else:

@@ -26,11 +26,7 @@ _KEPT_INCIDENTS = f"""
 
 @dataclass
 class Findings:
-    """The differences between what was sent and what the tables hold.
-
-    Attributes:
-        differences: One sentence each.
-    """
+    """The differences between what was sent and what the tables hold, one sentence each."""
 
     differences: list[str] = field(default_factory=list)
 

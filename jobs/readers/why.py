@@ -118,15 +118,14 @@ _ASKED = (
 
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """What became of one record; see `why_with_record`."""
+    """Return what became of one record; see `why_with_record`."""
     return why_with_record(lakehouse, topic, partition, offset)[0]
 
 
 def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
-    """What became of one record, and the record as Bronze holds it.
+    """Return what became of one record, and the record as Bronze holds it.
 
-    Returns:
-        The fields of `tidemark.answers.Fate` as plain data; what does not apply is None. And the columns of `bronze_records`.
+    The first are the fields of `tidemark.answers.Fate` as plain data; what does not apply is None.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -194,7 +193,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
 
 def _not_there(topic: str, partition: int, offset: int, read: list[Row]) -> TidemarkError:
-    """Why Bronze does not hold a record, by what it has read: the last offset of each topic and partition."""
+    """Explain why Bronze does not hold a record, by the last offset of each topic and partition."""
     where = f"topic {topic}, partition {partition}, offset {offset}"
     topics = sorted({row["topic"] for row in read})
     last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
@@ -302,7 +301,7 @@ def _mark(load: Mapping[str, Any], when: str) -> str:
 
 
 def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
-    """The record's row in Silver or the rejects, with its class, and the stream, epoch and sequence it was decided by."""
+    """Return the record's row in Silver or the rejects, with its class, stream, epoch and sequence."""
     released = next((row for row in out if row["state"] == RELEASED), None)
     if released:
         return {**released, "arrival": LATE}
