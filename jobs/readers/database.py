@@ -1,7 +1,4 @@
-"""SQL over the tables, wherever they are.
-
-DuckDB reads tables in files that it reaches, and starts no JVM. A Spark session reads the others.
-"""
+"""SQL over the tables: DuckDB reads tables in files, without a JVM; a Spark session reads the others."""
 
 from __future__ import annotations
 
@@ -11,20 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from jobs.readers.answer import Answer, Tables
+    from jobs.readers.answer import Answer
+    from jobs.readers.files import Database
+    from jobs.readers.in_spark import Session
     from lakehouse.table import Lakehouse
 
 
 @contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Tables]:
-    """Open the tables and `lakehouse.contracts.views`; closed at the end. Times are UTC.
-
-    Args:
-        lakehouse: Where the tables are.
-        names: The tables and views that are needed; all by default.
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database | Session]:
+    """Open the tables and `lakehouse.contracts.views`, or those that `names` lists; closed at the end. Times are UTC.
 
     Raises:
-        ToolError: What reads them is not installed.
+        ToolError: The tool that reads them is not installed.
         TidemarkError: They cannot be read.
     """
     if lakehouse.is_in_files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
@@ -81,7 +80,6 @@ _ASKED = (
 )
 
 _MOST_SENTENCES = 20
-"""Streams with missing sequences that are listed one by one."""
 
 
 def status(
@@ -89,11 +87,8 @@ def status(
 ) -> dict[str, Any]:
     """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
 
-    Args:
-        pipeline: The pipeline's name.
-        lakehouse: Where its tables are.
-        with_missing: Whether to find the missing sequences of contiguous streams: the one part that reads Silver's records.
-        most_streams: The maximum number of streams to list; None for all.
+    `with_missing` finds the missing sequences of contiguous streams, which reads Silver's records. At most `most_streams`
+    streams are listed; None lists all.
 
     Returns:
         The fields of `tidemark.answers.Status` as plain data, without those of the lag.
@@ -151,17 +146,11 @@ def write_streams(streams: Rows, stream_count: int) -> None:
     """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
     columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
     output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
-    tell_left_out(len(streams), stream_count)
-
-
-def tell_left_out(shown: int, count: int) -> None:
-    """Say on stderr how many streams a list leaves out, if any."""
-    if shown < count:
-        sys.stderr.write(f"{shown:,} of {count:,} streams; --limit {count} shows all.\n")
+    output.tell_left_out(len(streams), stream_count, "streams")
 
 
 def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    """The ledger's part. A claim that the watermarks have not reached is a load that was begun and not finished."""
+    """Return the ledger's part. A claim above the watermarks is an unfinished load."""
     last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
     advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
     done = (advanced[0]["load_seq"] if advanced else None) or 0
@@ -202,7 +191,7 @@ def _write_classes(found: dict[str, Any]) -> None:
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """The rest of the status in sentences, one per line, for a pipeline that has a load."""
+    """Return the rest of the status in sentences, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
     told = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
