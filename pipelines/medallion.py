@@ -7,6 +7,7 @@ restore and rebuild wait a minute for another run, then raise AnotherWriterError
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -20,14 +21,19 @@ from lakehouse.spark import progress
 from lakehouse.table import SILVER_WATERMARKS
 from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
 from pipelines.job import storage_errors_named
-from pipelines.operate import accept_topic, gate_decision, requests
-from pipelines.operate import erasure as end_of_erasures
-from pipelines.recover import rebuild as anew
-from pipelines.recover import restore as going_back
-from pipelines.verify import run as proof
+from pipelines.operate import accept_topic, erasure, gate_decision, requests
+from pipelines.recover import rebuild as rebuilding
+from pipelines.recover import restore as restoring
+from pipelines.verify import run as verifying
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from lakehouse.contracts.gate import Decision
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
     from silver.audit.arrival_order import Order
     from silver.state.request import Request
@@ -89,10 +95,14 @@ def plan(job: Job) -> dict[str, object]:
 
 def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
     """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`."""
+    carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
+    return _alone(job, partial(carry_out, request=request, is_dry_run=is_dry_run))
+
+
+def _alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, object]]) -> dict[str, object]:
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
-        done = carry_out(job.spark, run, job.settings, request, is_dry_run=is_dry_run)
+        done = do(job.spark, run, job.settings)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
@@ -105,26 +115,17 @@ def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
 
 def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
     """Release or reject the loads of a failed gate run; see `gate_decision`."""
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = gate_decision.decide(job.spark, run, job.settings, asked, is_dry_run=is_dry_run)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    return _alone(job, partial(gate_decision.decide, asked=asked, is_dry_run=is_dry_run))
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
     """Take all tables back to an earlier load; see `recover.restore`."""
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = going_back.restore(job.spark, run, job.settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    return _alone(job, partial(restoring.restore, to=to, reason=reason, by=by, is_dry_run=is_dry_run))
 
 
 def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
     """Rebuild Silver from Bronze; see `recover.rebuild`."""
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = anew.rebuild(job.spark, run, job.settings, is_applied=is_applied, reason=reason, by=by)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    return _alone(job, partial(rebuilding.rebuild, is_applied=is_applied, reason=reason, by=by))
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:
@@ -149,7 +150,7 @@ def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
     """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may be active."""
     spark, run = job.spark, job.new_run()
     job.report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
-    found = proof.verify(spark, run, is_deep=is_deep)
+    found = verifying.verify(spark, run, is_deep=is_deep)
     job.report.event("verify.finished" if found["ok"] else "verify.failed", seconds=found["seconds"])
     return {"pipeline": run.pipeline, **found}
 
@@ -173,7 +174,7 @@ def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
     job.require_own(run)
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     with storage_errors_named(run.lakehouse):
-        done = end_of_erasures.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)
+        done = erasure.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     job.report.event("maintenance.finished", seconds=seconds)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done, "seconds": seconds}

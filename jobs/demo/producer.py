@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
 INCIDENTS_SCHEMA = "id BIGINT, data STRING"
-NAMES_TOPIC, NAMES_PARTITIONS = "names", 2
 
 _FLUSH_SECONDS = 60
 
@@ -38,8 +37,6 @@ _INCIDENTS = (
 )
 _FIRST_TRY, _SECOND_TRY = _INCIDENTS[:7], _INCIDENTS[3:]
 _INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
-
-_NAMES = (("ada", 0), ("grace", 1), ("linus", 0))
 
 
 @dataclass(frozen=True)
@@ -67,15 +64,6 @@ def incidents() -> list[Outgoing]:
     return [
         Outgoing(_INCIDENT_PARTITION[incident], incident.encode(), json.dumps({"id": number, "data": data}).encode(), [])
         for incident, number, data in (*_FIRST_TRY, *_SECOND_TRY)
-    ]
-
-
-def names() -> list[Outgoing]:
-    """The article's simplified example: the key is a name, the value the sequence: 1 to 9, then 5 to 12, 17 records."""
-    return [
-        Outgoing(partition, name.encode(), b"%d" % number, [])
-        for number in (*range(1, 10), *range(5, 13))
-        for name, partition in [_NAMES[number % len(_NAMES)]]
     ]
 
 
@@ -217,7 +205,14 @@ def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
     sent = 0
     for record in records:
         sent += 1
-        _produce(client, topic, record, on_delivery)
+        is_sent = False
+        while not is_sent:
+            try:
+                headers = list(record.headers)
+                client.produce(topic, record.value, record.key, record.partition, on_delivery=on_delivery, headers=headers)
+                is_sent = True
+            except BufferError:  # the client is ahead of the broker
+                client.poll(0.1)
     unconfirmed = client.flush(_FLUSH_SECONDS)
     if refusals:
         raise KafkaException(refusals[0])
@@ -234,22 +229,3 @@ def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
         expected="every record confirmed by the broker",
         next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
     )
-
-
-def _produce(
-    producer: Producer, topic: str, record: Outgoing, on_delivery: Callable[[KafkaError | None, Message], None]
-) -> None:
-    while True:
-        try:
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                record.partition,
-                on_delivery=on_delivery,
-                headers=list(record.headers),
-            )
-        except BufferError:  # the producer is ahead of the broker
-            producer.poll(0.1)
-        else:
-            return
