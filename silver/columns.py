@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 NONE = -1
-"""Stands for null: offsets, epochs and sequences are 0 or more."""
 
 
 def filled(column: pa.Array | pa.ChunkedArray) -> Numbers:
@@ -76,7 +75,7 @@ def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 def lasts_of(starts: Numbers, rows: int) -> Numbers:
-    """The last row of each group, from the first row of each."""
+    """Return the last row of each group, from the first row of each."""
     return np.append(starts, rows)[1:] - 1
 
 

@@ -48,8 +48,8 @@ class Policy:
 class Reading:
     """How the records of a topic are read.
 
-    Without a producer a stream is a whole partition; without an epoch it is always 0; without a payload Silver keeps only the
-    raw value. `written` is the format of the bytes; None for text and plain JSON.
+    Without a producer a stream is a whole partition; without an epoch it is 0; without a payload Silver keeps the raw value.
+    `written` is the format of the bytes; None for text and plain JSON.
     """
 
     sequence: Source
@@ -178,11 +178,6 @@ class Rules(Reading):
     def of_sequences(self) -> Rules:
         """The rules without the decoding of values."""
         return replace(self, payload=None, own=tuple((topic, replace(each, payload=None)) for topic, each in self.own))
-
-    @property
-    def has_producers(self) -> bool:
-        """Whether any topic has producers."""
-        return any(each.producer for each, _ in self.per_topic)
 
     @property
     def has_epochs(self) -> bool:

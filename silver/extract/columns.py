@@ -93,7 +93,6 @@ def _is_judged(rules: Rules) -> Column:
 
 
 def _with_erased(read: DataFrame, rules: Rules) -> DataFrame:
-    """For erased records, take what was read before they were erased."""
     erased = F.col("erased")
     known = {name: erased[name] for name in EXTRACTED}
     known["problem"] = F.when(_is_judged(rules) | (known["problem"] != UNDECODABLE), known["problem"])

@@ -3,12 +3,9 @@
 The new loads are numbered above every number in any table, because Delta remembers the transactions of removed rows.
 
 3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
-            have. From here on any run can finish the cutover, whatever the tables hold.
-   fence:   block all earlier claims, see `lakehouse.protocol.cutover_fence`.
+            have. From here on any run can finish it. Then block all earlier claims: `lakehouse.protocol.cutover_fence`.
 4. silver:  remove the rows of rolled-back loads; add the shadow's. 5. rejects: the same. What a rolled-back load had settled is
-held again.
-   ledger:  remove the rows of rolled-back loads.
-6. advance: overwrite the watermark table with the cutover's rows. Last.
+held again. Then remove those loads from the ledger. 6. advance: overwrite the watermark table with the cutover's rows. Last.
 """
 
 from __future__ import annotations
@@ -157,7 +154,6 @@ def _cut(spark: SparkSession, run: Run, cutover: Cutover) -> None:
 
 
 def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, shadow: str) -> None:
-    """Overwrite all rows with the shadow's. Delta skips a repeat, even after later loads."""
     table = in_shadow(run, shadow).table(SILVER_RECORDS)
     if not tables.exists(spark, table):
         raise TableStateError(

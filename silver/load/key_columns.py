@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from silver.rules import Rules
 
 _BITS = 16
-"""A large load is cut between ranges of 2^16 offsets."""
 _TEXTS = ("topic", "producer", "problem")
 _LONG_NAME = 64
 """Bytes of a producer's name; a longer one is sent to the driver once, not with every record."""

@@ -80,7 +80,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. Of more
-    than `max_records` in Bronze it takes the first commits. `limits` changes only what the load costs.
+    than `max_records` in Bronze it takes the first commits. `limits` changes only the cost.
 
     Raises:
         TableStateError: The tables contradict each other.
@@ -118,9 +118,7 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
 def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Steps 4 to 6. Apply a claim; a repeat is safe.
 
-    Raises:
-        ClaimStuckError: A table does not accept what the claim says.
-        UndoneError: A cutover has rolled back the load.
+    ClaimStuckError if a table does not accept it, UndoneError if a cutover has rolled back the load.
     """
     try:
         _apply(spark, run, planned)

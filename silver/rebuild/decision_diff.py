@@ -47,7 +47,6 @@ def changed(before: Tables, after: Tables) -> DataFrame:
 
 
 def _decided(tables: Tables) -> DataFrame:
-    """Return the decisions on single records: all but duplicates, which may be in blocks."""
     arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
     kept = tables.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
     decision = F.concat_ws(", ", "class", "state").alias("decision")

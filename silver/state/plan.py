@@ -58,9 +58,9 @@ class Plan:
 
     Attributes:
         watermarks: The watermarks before the load, including those of retired streams that it meets again.
-        out: The offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late, accepted late ones; replayed,
-            those twice in the range.
-        settled: Earlier rows of `silver_rejects` that an operator released or discarded; settled_in_gold, of `gold_rejects`.
+        out: Offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late: accepted late ones; replayed: those
+            twice in the range.
+        settled: Earlier rows of `silver_rejects` that an operator settled; settled_in_gold: of `gold_rejects`.
         counts_replays: Whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """
 

@@ -71,8 +71,7 @@ class Accepted:
 class Erase:
     """The key whose records are erased, as a salted hash: the ledger must not hold what it erases.
 
-    `load_seq` is the load that erased them in Bronze, in a replay by a rebuild. Requests of version 0.1 have no salt and mean
-    one incarnation of the topic.
+    `load_seq` is the load that erased them in Bronze, in a replay. Requests of 0.1 have no salt and mean one incarnation.
     """
 
     topic: str
