@@ -208,8 +208,14 @@ def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
         is_sent = False
         while not is_sent:
             try:
-                headers = list(record.headers)
-                client.produce(topic, record.value, record.key, record.partition, on_delivery=on_delivery, headers=headers)
+                client.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=on_delivery,
+                    headers=list(record.headers),
+                )
                 is_sent = True
             except BufferError:  # the client is ahead of the broker
                 client.poll(0.1)
