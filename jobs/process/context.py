@@ -118,19 +118,17 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_shor
     return spark
 
 
-@contextlib.contextmanager
 def open_job(
     config: Config,
     overrides: Sequence[str] | Mapping[str, str] | None,
     *,
     is_little: Callable[[Settings], bool] = is_small,
-) -> Iterator[Job]:
+) -> contextlib.AbstractContextManager[Job]:
     """Open a job with the settings of `load_settings`.
 
     `is_little` is called before a session starts, but not for a caller's process: see `jobs.process.little`.
     """
-    with job_of(load_settings(config, overrides), is_little=is_little) as job:
-        yield job
+    return job_of(load_settings(config, overrides), is_little=is_little)
 
 
 @contextlib.contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
 
     from jobs.readers.answer import Answer
     from jobs.readers.files import Database
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
 
-@contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database | Session]:
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> AbstractContextManager[Database | Session]:
     """Open the tables and `lakehouse.contracts.views`, or those that `names` lists; closed at the end. Times are UTC.
 
     Raises:
@@ -25,17 +24,13 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
     if lakehouse.is_in_files:
         from jobs.readers import files
 
-        with files.connect(lakehouse, names) as found:
-            yield found
-    else:
-        from jobs.readers import in_spark
+        return files.connect(lakehouse, names)
+    from jobs.readers import in_spark
 
-        with in_spark.connect(lakehouse) as named:
-            yield named
+    return in_spark.connect(lakehouse)
 
 
-@contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[Answer]:
     """Run a user's query over the tables and views; read the answer inside the `with` block.
 
     DuckDB takes its own SQL, a session Spark's. The query can only read tables.
@@ -47,10 +42,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     if lakehouse.is_in_files:
         from jobs.readers import files
 
-        with files.run_query(lakehouse, query) as answer:
-            yield answer
-    else:
-        from jobs.readers import in_spark
+        return files.run_query(lakehouse, query)
+    from jobs.readers import in_spark
 
-        with in_spark.run_query(lakehouse, query) as named:
-            yield named
+    return in_spark.run_query(lakehouse, query)

@@ -65,11 +65,7 @@ class Database:
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
-    """Return the existing Delta tables, Gold models included, by name.
-
-    Raises:
-        TidemarkError: The object store cannot be read.
-    """
+    """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
     is_local = lakehouse.local_root is not None
     with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
         return {name: lakehouse.table(name) for name in table_names(lakehouse) or []}
@@ -93,32 +89,17 @@ def _store_errors_named(location: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database]:
-    """Open a DuckDB with a view per existing table, and `lakehouse.contracts.views`; closed at the end. Times are UTC.
-
-    Raises:
-        ToolError: DuckDB's Delta extension is not installed.
-        TidemarkError: A table exists but cannot be read.
-    """
+    """Open a DuckDB with a view per existing table and per view of the contract; see `jobs.readers.database.connect`."""
     found = tables(lakehouse)
     with _opened(lakehouse, found, names, _add_view) as database:
         yield Database(found.keys(), database)
 
 
 @contextlib.contextmanager
-def _spills() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query over the tables and views; read the answer inside the `with` block.
+    """Run a query; see `jobs.readers.database.run_query`. A UsageError lists the tables.
 
     The query can open no file: DuckDB gets the rows, not the folder that holds them.
-
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a missing table or column; it lists the tables.
-        TidemarkError: The query failed while it ran.
     """
     known = tables(lakehouse)
     with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
@@ -142,7 +123,8 @@ def _opened(
     add: Callable[[duckdb.DuckDBPyConnection, Table], None],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
-    with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
+    folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
+    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         if lakehouse.storage is not None:

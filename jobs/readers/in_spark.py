@@ -50,12 +50,7 @@ class Session:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse) -> Iterator[Session]:
-    """Open the tables of a lakehouse; at the end the session's names are as before.
-
-    Raises:
-        ToolError: Java or the jars are missing.
-        TidemarkError: The catalog has no such schema, or the session may not read it.
-    """
+    """Open the tables of a lakehouse, see `jobs.readers.database.connect`; at the end the session's names are as before."""
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
     with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
@@ -121,11 +116,9 @@ def _spark_errors_named(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a user's query in Spark's SQL, with the same limits as a Gold model; it may name other tables of its catalogs.
+    """Run a query in Spark's SQL, see `jobs.readers.database.run_query`, with the limits of a Gold model.
 
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
-        TidemarkError: The query failed while it ran.
+    It may name other tables of its catalogs.
     """
     with connect(lakehouse) as session:
         try:

@@ -16,13 +16,6 @@ from tests.support.small_config import write_config
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 
-def _names() -> list[Outgoing]:
-    """The article's simplified example: the key is a name, the value the sequence: 1 to 9, then 5 to 12, 17 records."""
-    places = (("ada", 0), ("grace", 1), ("linus", 0))
-    sent = [(number, *places[number % 3]) for number in (*range(1, 10), *range(5, 13))]
-    return [Outgoing(partition, name.encode(), b"%d" % number, []) for number, name, partition in sent]
-
-
 def test_the_articles_examples_end_in_gold_once_each_and_in_order(
     spark: SparkSession, run: Run, tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
@@ -34,7 +27,8 @@ def test_the_articles_examples_end_in_gold_once_each_and_in_order(
     }
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka, topics=own)
     produce(broker.bootstrap_servers, article, incidents())
-    produce(broker.bootstrap_servers, simplified, _names())
+    names = [(number, *(("ada", 0), ("grace", 1), ("linus", 0))[number % 3]) for number in (*range(1, 10), *range(5, 13))]
+    produce(broker.bootstrap_servers, simplified, [Outgoing(at, name.encode(), b"%d" % number, []) for number, name, at in names])
 
     assert cli.main(["run", "--config", str(config)]) == 0
     assert cli.main(["run", "--config", str(config)]) == 0
