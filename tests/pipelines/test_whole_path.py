@@ -27,8 +27,10 @@ def test_the_articles_examples_end_in_gold_once_each_and_in_order(
     }
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka, topics=own)
     produce(broker.bootstrap_servers, article, incidents())
-    names = [(number, *(("ada", 0), ("grace", 1), ("linus", 0))[number % 3]) for number in (*range(1, 10), *range(5, 13))]
-    produce(broker.bootstrap_servers, simplified, [Outgoing(at, name.encode(), b"%d" % number, []) for number, name, at in names])
+    places = (("ada", 0), ("grace", 1), ("linus", 0))
+    named = [(number, *places[number % 3]) for number in (*range(1, 10), *range(5, 13))]
+    names = [Outgoing(partition, name.encode(), b"%d" % number, []) for number, name, partition in named]
+    produce(broker.bootstrap_servers, simplified, names)
 
     assert cli.main(["run", "--config", str(config)]) == 0
     assert cli.main(["run", "--config", str(config)]) == 0
