@@ -102,7 +102,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
     started = time.monotonic()
     before = maintenance.state(spark, table)
     lacking = maintenance.lacking(table, before)
-    told: dict[str, object] = {"removed_files": 0}
+    counts: dict[str, object] = {"removed_files": 0}
     skipped: list[str] = []
 
     def compact() -> None:
@@ -113,7 +113,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
             skipped.append(pinned)
         elif found := maintenance.unneeded_files(spark, table):
             maintenance.vacuum(spark, table)
-            told["removed_files"] = found
+            counts["removed_files"] = found
 
     if lacking:
         _step(run, "properties", lambda: delta.set_properties(spark, table, lacking), skipped)
@@ -126,7 +126,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
         "files_after": after.files,
         "bytes_before": before.bytes,
         "bytes_after": after.bytes,
-        **told,
+        **counts,
         "properties": lacking,
         "skipped": skipped,
         "seconds": round(time.monotonic() - started, 3),

@@ -164,8 +164,8 @@ def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
     retired = maintenance.retire(spark, run, job.settings, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     job.report.event("maintenance.finished", seconds=seconds)
-    told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
-    return {**told, "tables": tables, "retired": retired, "seconds": seconds}
+    named = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
+    return {**named, "tables": tables, "retired": retired, "seconds": seconds}
 
 
 def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:

@@ -61,7 +61,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     found = kafka_sample.require(settings.kafka, MOST_RECORDS, has_end=False)
     records = [record for record in found.records if record.headers is not None]
     start = settings.kafka.starting_offsets
-    told = {
+    sample = {
         "records": len(records),
         "available": found.available,
         "partitions": len(found.partitions),
@@ -73,7 +73,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         decided = _decided(spark, run, settings, records) if records else {}
     except BreakerOpenError as opened:
         decided = {"breaker": [asdict(breaker.trip_of(opened))]}
-    return {**bronze_to_silver.NOTHING, **decided, "other_topics": [], "sample": told}
+    return {**bronze_to_silver.NOTHING, **decided, "other_topics": [], "sample": sample}
 
 
 def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequence[Sampled]) -> dict[str, object]:

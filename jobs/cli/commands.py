@@ -175,7 +175,7 @@ def order(
 ) -> None:
     """Show how each stream arrived: jumps and duplicate blocks.
 
-    Both in Bronze, as it came, and in Silver, as it was kept.
+    Reads Bronze, in the order of arrival, and Silver, in the order of what was kept.
     """
     from jobs.cli.order import write_order
     from pipelines import medallion

@@ -53,9 +53,9 @@ def rebuild(
     by: By = None,
     call: Call,
 ) -> None:
-    """Make Silver anew from Bronze under the config of today.
+    """Rebuild Silver from Bronze with the current config.
 
-    Shows each decision that changes. For a changed extractor, a changed policy, a damaged table.
+    Shows each decision that changes. For a changed extractor or policy, or a damaged table.
     Gold follows with the next run.
     """
     from pipelines import medallion

@@ -101,11 +101,11 @@ def quarantine_show(
     from jobs.readers.why import why_with_record, write_why
 
     lakehouse = Lakehouse.of(call.settings())
-    told, raw = why_with_record(lakehouse, topic, partition, offset)
+    fate, raw = why_with_record(lakehouse, topic, partition, offset)
     if call.as_json:
-        write_json({**told, "record": raw}, is_whole=True)
+        write_json({**fate, "record": raw}, is_whole=True)
         return
-    write_why(told)
+    write_why(fate)
     write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
 
 

@@ -105,8 +105,8 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
     except Exception as error:  # noqa: BLE001 -- the job's edge
         meaning = "The tables are as they were, or the next run finishes them."
         # Scrubbed before it is escaped: a secret that holds a line end would not be found afterwards.
-        told = part_of_error(scrub_text(traceback.format_exc()))
-        code = _complain(f"{told}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
+        text = part_of_error(scrub_text(traceback.format_exc()))
+        code = _complain(f"{text}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
     return code
 
 
@@ -145,8 +145,8 @@ def errors_scrubbed() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = traceback.format_exc()
-        if scrub_text(told) == told:
+        text = traceback.format_exc()
+        if scrub_text(text) == text:
             raise
         if not isinstance(error, TidemarkError):
             error = TidemarkError(f"Unexpected {type(error).__name__}.", observed=scrub_text(str(error)))

@@ -185,10 +185,10 @@ def write_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
         return
     width = max(len(each.name) for each in findings) + 2
     for each in findings:
-        told = [f"{'ok' if each.ok else 'NO'}  {shown(each.name):<{width}}{shown(each.observed)}"]
+        lines = [f"{'ok' if each.ok else 'NO'}  {shown(each.name):<{width}}{shown(each.observed)}"]
         if not each.ok:
-            told += [f"{'':<{width + 4}}expected: {shown(each.expected)}", f"{'':<{width + 4}}next: {shown(each.next_step)}"]
-        write("\n".join(told))
+            lines += [f"{'':<{width + 4}}expected: {shown(each.expected)}", f"{'':<{width + 4}}next: {shown(each.next_step)}"]
+        write("\n".join(lines))
 
 
 def write_table(

@@ -193,29 +193,29 @@ def _write_classes(found: dict[str, Any]) -> None:
 def sentences(found: dict[str, Any]) -> list[str]:
     """Return the rest of the status in sentences, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
-    told = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
+    lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
-        told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
-    told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+        lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
+    lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if aside := found.get("kept_aside"):
-        told.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
+        lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
-    told += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
+    lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
     if (more := found.get("missing_count", 0) - len(lacking)) > 0:
-        told.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
+        lines.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
     if gate is None:
-        told.append("Gate: has not run.")
+        lines.append("Gate: has not run.")
     else:
         loads = f"loads {gate['first_load_seq']} to {gate['last_load_seq']}"
         verdict = "passed" if gate["passed"] else "FAILED"
-        told.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
-        told += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
+        lines.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
+        lines += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
         if gate["decision"]:
-            told.append(f"  It was {decided(gate['decision'])}.")
+            lines.append(f"  It was {decided(gate['decision'])}.")
         elif not gate["passed"]:
-            told.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
-    told.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
-    return told
+            lines.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
+    lines.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
+    return lines
 
 
 def _held(rejects: Rows) -> list[str]:

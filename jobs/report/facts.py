@@ -233,16 +233,16 @@ def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
 
 def _run(folder: Folder, name: str) -> dict[str, Any] | None:
     try:
-        told = json.loads(folder.read(name))
-        done = {name: told[name] for name in _STAGES if told.get(name)}
+        result = json.loads(folder.read(name))
+        done = {name: result[name] for name in _STAGES if result.get(name)}
         return {
-            "run_id": str(told["run_id"]),
-            "started_at": _started_at(str(told["run_id"])),
-            "seconds": told.get("seconds"),
+            "run_id": str(result["run_id"]),
+            "started_at": _started_at(str(result["run_id"])),
+            "seconds": result.get("seconds"),
             "stages": {name: float(stage["seconds"]) for name, stage in done.items() if "seconds" in stage},
             "records": (done.get("silver") or {}).get("records"),
-            "error": told.get("error"),
-            "exit_code": told.get("exit_code"),
+            "error": result.get("error"),
+            "exit_code": result.get("exit_code"),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a foreign file, or one still being written

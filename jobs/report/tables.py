@@ -138,7 +138,7 @@ def _loads(found: Row) -> Table:
     for row in found["history"]:
         for name in CLASSES:
             sums[row["slice"]][name] += row[name]
-    rows = [{**told, **counts} for told, counts in zip(found["slices"], sums, strict=True)]
+    rows = [{**row, **counts} for row, counts in zip(found["slices"], sums, strict=True)]
     columns = (Column("Load", loads_of), _time("Claimed at", "last_claimed_at"), *_by_class(found))
     return _made("Records by load and class, the latest first", columns, reversed(rows))
 

@@ -39,9 +39,9 @@ def _warnings(gate: dict[str, Any]) -> list[str]:
 
 
 def _brought(bronze: dict[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
+    result = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
     first, last = bronze["from_version"] + 1, bronze["to_version"]
-    return told if last < first else {**told, "versions" if first < last else "version": _range(first, last)}
+    return result if last < first else {**result, "versions" if first < last else "version": _range(first, last)}
 
 
 def _range(first: int, last: int) -> str:
@@ -193,9 +193,9 @@ def write_left_shadows(folder: str | None) -> None:
 
 
 def _write_plans(done: dict[str, Any]) -> None:
-    for name, told in _PLANS.items():
+    for name, title in _PLANS.items():
         if done.get(name):
-            output.write(f"\n{told}")
+            output.write(f"\n{title}")
             write_plan(done[name], as_json=False)
 
 

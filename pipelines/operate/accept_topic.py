@@ -46,9 +46,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = position.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)
-    told: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
+    result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
-        return told
+        return result
     accepted = _accepted(found)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -63,7 +63,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         crash_point("topic.accepted")
     ids = {"old_topic_id": found.topic.topic_id, "new_topic_id": found.topic_id}
     lost = [asdict(each) for each in found.lost]
-    return {**told, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
+    return {**result, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
 
 
 def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic: str) -> Break | None:

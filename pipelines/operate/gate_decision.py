@@ -48,7 +48,7 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
         _require_sound(run, waiting)
     else:
         _require_no_rebuild(spark, run, waiting)
-    told: dict[str, object] = {
+    result: dict[str, object] = {
         "decision": asked.decision,
         "gate_run_id": waiting.gate_run_id,
         "first_load_seq": waiting.first_load_seq,
@@ -59,12 +59,12 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
         "is_dry_run": is_dry_run,
     }
     if is_dry_run:
-        return told
+        return result
     if waiting.decision is None:
         _record(spark, run, settings, waiting, asked)
     if asked.decision == RELEASED:
-        told["published"] = silver_to_gold.run_gold(spark, run, settings)
-    return told
+        result["published"] = silver_to_gold.run_gold(spark, run, settings)
+    return result
 
 
 def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun, asked: Decision) -> None:

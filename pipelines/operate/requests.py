@@ -82,25 +82,25 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         left_shadows = shadows.drop(spark, run)  # no cutover is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     _require_found(spark, run, request, answer)
-    told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
+    result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(answer)}
     if is_dry_run:
         return (
-            {**told, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
+            {**result, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
             if request.reset
-            else told
+            else result
         )
     if request.erase is not None:
-        told["left_until"] = erasure.left(settings)
-        told["left_shadows"] = left_shadows
+        result["left_until"] = erasure.left(settings)
+        result["left_shadows"] = left_shadows
         if undecided and (stayed := _undecided(spark, run, request.erase)):
-            told["left"] = {UNDECIDED: stayed}
+            result["left"] = {UNDECIDED: stayed}
         erasure.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         steps.claim(spark, run, answer.plan)
         steps.apply_claim(spark, run, answer.plan)
     if request.erase is not None:
         amend_gold(spark, run, settings)
-    return told
+    return result
 
 
 def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answer) -> None:
@@ -245,7 +245,7 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
     return by_request.plan_request(spark, run, known, claim)
 
 
-def _told(answer: Answer) -> dict[str, object]:
+def _summary(answer: Answer) -> dict[str, object]:
     planned = answer.plan
     classes: Counter[str] = Counter(planned.settled["class"].to_pylist()) if planned else Counter()
     if planned and planned.settled_in_gold.num_rows:

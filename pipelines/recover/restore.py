@@ -65,7 +65,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     _require_whole(spark, run, loads, to)
     highest = cutover.highest_load(spark, run)
     going = {name: _count_after(spark, run, name, to) for name in _TABLES}
-    told: dict[str, object] = {
+    result: dict[str, object] = {
         "load_seq": None,
         "to": to,
         "undone": [to + 1, highest] if highest > to else None,
@@ -73,7 +73,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         "is_dry_run": is_dry_run,
     }
     if is_dry_run:
-        return told
+        return result
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
     asked = Cutover(keep_to=to, undo_to=highest)
@@ -88,7 +88,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     )
     cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
-    return {**told, "load_seq": load_seq}
+    return {**result, "load_seq": load_seq}
 
 
 def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
