@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Subject(Enum):
-    """What a check evaluates: the facts of each stream and load, the measures of each load, or the new records themselves."""
+    """A check evaluates the facts of each stream and load, the measures of each load, or the new records."""
 
     STREAMS = "streams"
     LOADS = "loads"
@@ -30,7 +30,6 @@ class Check:
 
     Attributes:
         column: The column or fact that it evaluates; None for whole rows.
-        severity: `critical` or `warn`.
         type: The Great Expectations expectation, by its snake_case name.
         expected: What is expected, in words or as JSON; holds no secret.
         quarantines_rows: Whether the rows that do not meet it are kept out of Gold, instead of failing the load.
@@ -47,7 +46,7 @@ class Check:
 
 
 def build(gate: Gate) -> tuple[Check, ...]:
-    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order."""
+    """Return the invariants, the budgets, then the user's expectations in their order."""
     return (*_invariants(), *_budgets(gate.budgets), *(_of_user(expectation) for expectation in gate.expectations))
 
 
@@ -65,7 +64,7 @@ def _invariants() -> Iterator[Check]:
 
 
 def _budgets(budgets: Mapping[Any, Budget]) -> Iterator[Check]:
-    """One check per limit. A measure that warns by default no longer does if its count or its share has a budget."""
+    """Yield one check per limit. A measure that warns by default does not if its count or share has a budget."""
     for measure in MEASURES:
         budget = budgets.get(measure.name)
         if budget is not None:
@@ -90,7 +89,7 @@ def _at_most(measure: str, fact: str, limit: float, severity: str) -> Check:
 
 
 def limit_of(expected: str) -> float:
-    """The limit of a budget, from what `gate_results` says was expected: the config may have changed since.
+    """Return the limit of a budget from `gate_results`: the config may have changed since.
 
     >>> limit_of("at most 0.2 in a load")
     0.2

@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the job; return on success.
-
-    Args:
-        argv: The flags; the process's own by default.
-
-    Raises:
-        TidemarkError: The job failed; run as a script, the process exits with its `exit_code`.
-    """
+    """Run the job; return on success, raise a TidemarkError on failure. As a script, exit with its `exit_code`."""
     thin_job(_maintain, "Put every table of a pipeline in order.", argv)
 
 

@@ -9,14 +9,7 @@ from jobs.run.once import run_job
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the job; return on success.
-
-    Args:
-        argv: The flags; the process's own by default.
-
-    Raises:
-        TidemarkError: The run failed; run as a script, the process exits with its `exit_code`.
-    """
+    """Run the job; return on success, raise a TidemarkError on failure. As a script, exit with its `exit_code`."""
     run_job("gold", argv)
 
 

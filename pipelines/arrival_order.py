@@ -28,21 +28,13 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 _MOST_BLOCKS = 1_000
-"""Blocks that are looked at more closely: enough to tell what a producer does."""
 _CREATE_TIME = 0
 
 
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
-    """The arrival order of each stream: of all records read, and of all records kept.
+    """Return the arrival order of each stream: `bronze`, of all records read, and `silver`, of all records kept.
 
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings: its extractors define the sequence.
-        topic: The only topic to read; None for all.
-
-    Returns:
-        The orders under `bronze` and `silver`, one per stream.
+    With a topic, only that one is read.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -64,10 +56,10 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
 
 
 def _note_retries(records: DataFrame, orders: list[Order]) -> None:
-    """Note of the blocks that came again whether they bear the timestamps of the first time.
+    """Note for each repeated block whether it has the timestamps of the first time.
 
-    A client that sends a batch again sends it as it was, an application makes new records. Where the broker sets the
-    timestamps, nothing is noted.
+    A client that sends a batch again keeps its timestamps; an application makes new records. Nothing is noted where the
+    broker sets the timestamps.
     """
     again = [(order, place) for order in orders for place, jump in enumerate(order.jumps) if jump.block][:_MOST_BLOCKS]
     if not again:
@@ -99,6 +91,5 @@ def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) 
 
 
 def _orders(records: DataFrame, topic: str | None) -> list[Order]:
-    """The orders of narrow records, which are read some at a time."""
     wanted = records if topic is None else records.where(F.col("topic") == topic)
     return arrival_orders(key_columns.in_chunks(wanted.select(*NARROW), Limits().records))

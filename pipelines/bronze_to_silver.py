@@ -46,7 +46,6 @@ SHOWN = (
     "jumps_forward",
     "jumps_backward",
 )
-"""What a preview tells of each stream."""
 
 NOTHING: dict[str, object] = {
     "load_seq": None,
@@ -58,11 +57,11 @@ NOTHING: dict[str, object] = {
 }
 
 _SAMPLES = 5
-"""Rejects of each class that a preview shows, and schemas that do not fit in the result of a run."""
+"""Rejects per class in a preview, and schemas that do not fit in the result of a run."""
 
 
 class _KeptMisfits:
-    """Forwards a run's events, and keeps which schemas of a registry do not fit the payload."""
+    """Forwards a run's events, and keeps the registry schemas that do not fit the payload."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -75,17 +74,15 @@ class _KeptMisfits:
         self._report.event(name, **fields)
 
     def first(self) -> list[str]:
-        """The first of them, each with the reason."""
+        """Return the first misfits, each with its reason."""
         return sorted(self._found)[:_SAMPLES]
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.steps.load_once`.
+    """Load what Bronze gained, after finishing an unfinished load; see `silver.load.steps.load_once`.
 
-    Only topics in the config are decided. Records of other topics wait in Bronze until the config names them; the event
-    `silver.other_topics`, and `other_topics` in the result, list these topics.
-
-    Then commit a consumer group's offsets if the config names one; see `pipelines.bronze_to_silver`.
+    Only topics in the config are decided. Records of other topics wait in Bronze; the event `silver.other_topics` and
+    `other_topics` in the result list them. Then the offsets are committed to `kafka.commit_group`.
 
     Raises:
         TableStateError: The ledger belongs to another pipeline.
@@ -127,16 +124,13 @@ def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """What the next load would do, per stream; reads what the load would read, and writes nothing.
-
-    If a load is claimed and not finished, the preview is of that load.
+    """Return what the next load would do, per stream. Writes nothing. A claimed, unfinished load is itself the next one.
 
     Returns:
-        load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of each
-        class that would go to silver_rejects; `streams`, the counts and watermarks of each; `other_topics`, those that Bronze
-        has read and the config does not name, which no load decides. If Bronze gained nothing, load_seq is None and the lists
-        of the load are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
-        the rest is that of a load without records.
+        load_seq, is_repeat, Bronze range and records. `breaker`: what would stop the load. `kept_out`: the first rejects of
+        each class. `streams`: counts and watermarks. `other_topics`: topics in Bronze that the config does not name. If
+        Bronze gained nothing, load_seq is None and the lists are empty. With more new streams than allowed, only `breaker` is
+        filled.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -146,12 +140,9 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
 
 def require(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise what `run` would raise over the records that Bronze holds, before it claims a load. Commits nothing.
+    """Raise what `run` would raise over Bronze's records before it claims a load. Commits nothing.
 
-    Of tables that an earlier version made, only the columns are looked at.
-
-    Raises:
-        TidemarkError: As `run`.
+    Tables of an earlier version are checked for their columns only.
     """
     rules = Rules.of(settings)
     require_tables(spark, run, rules)
@@ -199,11 +190,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
 def require_others_let_in(
     spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered, stream: Stream
 ) -> None:
-    """Raise if the breaker opens on the next load, unless one stream's own records are a reason for it.
-
-    Raises:
-        BreakerOpenError: It opens, because of other streams. Nothing was written.
-    """
+    """Raise BreakerOpenError if the breaker opens on the next load, unless the stream's own records are a reason for it."""
     most = settings.silver.max_records_per_load
     planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings), most=most)
     if planned is None:
@@ -224,7 +211,7 @@ def shares(settings: Settings) -> breaker.Shares:
 
 
 def samples(rejects: pa.Table) -> list[dict[str, object]]:
-    """The first rejects of each class, without the load's number and the content hash."""
+    """Return the first rejects of each class, without load_seq and content_sha256."""
     names = [name for name in rejects.column_names if name not in ("load_seq", "content_sha256")]
     by_class = [rejects.filter(pc.equal(rejects["class"], name)).slice(0, _SAMPLES) for name in CLASSES]
     return [row for found in by_class for row in found.select(names).to_pylist()]
@@ -233,8 +220,8 @@ def samples(rejects: pa.Table) -> list[dict[str, object]]:
 def commit_group_offsets(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Commit the offset after the last decided one of every partition, if `kafka.commit_group` names a group.
 
-    All partitions are committed each time, so that the next run makes up for a failed commit, and a restore shows. A failure
-    does not fail the run: the outcome is reported as silver.group_committed or silver.group_commit_failed.
+    Every run commits all partitions, which makes up for a failed commit. A failure does not fail the run: the events are
+    silver.group_committed and silver.group_commit_failed.
     """
     group, topics = settings.kafka.commit_group, settings.kafka.topics
     if group is None:

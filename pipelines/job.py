@@ -1,4 +1,4 @@
-"""What a command hands to `pipelines.medallion`: settings, a report, and a Spark session that is opened on first use."""
+"""A command's input to `pipelines.medallion`: settings, a report, and a Spark session that opens on first use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One command on one pipeline, or several runs of it in succession.
-
-    Args:
-        settings: The checked config.
-        report: Where events go.
-        open_spark: Opens the session, once, when `spark` is first read.
-    """
+    """One command on one pipeline, or several runs of it in succession. Opens the session when `spark` is first read."""
 
     def __init__(self, settings: Settings, report: Report, open_spark: Callable[[], SparkSession]) -> None:
         self.settings = settings
@@ -49,7 +43,7 @@ class Job:
 
     @cached_property
     def registry(self) -> SchemaRegistry | None:
-        """The schema registry, which remembers what it said."""
+        """The schema registry, which caches its answers."""
         return SchemaRegistry(self.settings.registry) if self.settings.registry is not None else None
 
     def telling(self, report: Report) -> Job:
@@ -64,8 +58,8 @@ class Job:
     def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:
         """Keep other writers off the run's lakehouse.
 
-        Opens the session before it takes the lock, so as not to hold the lock while a JVM starts. If nobody is to wait for
-        another run, it tries the lock before that too.
+        The session opens before the lock is taken: a JVM takes seconds to start. Without a wait, the lock is tried before
+        that too.
 
         Raises:
             TableStateError: The tables are another pipeline's.
@@ -80,13 +74,11 @@ class Job:
             yield
 
     def require_own(self, run: Run) -> None:
-        """Check that the tables are no other pipeline's, and that commits to them overwrite nobody's.
-
-        Every command that may write does this before it does anything.
+        """Require that the tables are this pipeline's, and that its commits are put-if-absent. Every writer calls it first.
 
         Raises:
             TableStateError: They are another pipeline's.
-            ToolError: The tables are in S3, and the session commits there without looking.
+            ToolError: The tables are in S3, and the session would overwrite another writer's commit.
         """
         safe_commits.require(self.spark, run.lakehouse)
         bronze_owner.require(self.spark, run)
@@ -94,11 +86,7 @@ class Job:
 
 @contextlib.contextmanager
 def storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
-    """Raise errors from a full disk, or from one that refuses access, as what they are.
-
-    Raises:
-        StorageError: The block raised such an error.
-    """
+    """Raise a StorageError in place of the errors of a full disk, or of one that refuses access."""
     try:
         yield
     except (OSError, *SPARK_ERRORS) as error:

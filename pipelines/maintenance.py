@@ -1,8 +1,7 @@
 """Maintenance of every table, alongside the pipeline: retention, small files, the files of old versions.
 
-Nothing here may break the protocol of docs/rule.md. A load's transaction ids are part of every checkpoint and outlive the
-log. Old versions that must still be read are left: Bronze's while a claim is unfinished; Silver's and the ledger's while loads
-that the gate or an operator let out are not in Gold. On a local root each step holds the root's lock, and a run waits for it.
+Transaction ids of loads are part of every checkpoint, so they outlive the log. Old versions that a claim or Gold must still
+read are kept. On a local root each step holds the root's lock, and a run waits for it.
 """
 
 from __future__ import annotations
@@ -43,15 +42,9 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
     Commits to each table on its own: properties, OPTIMIZE, VACUUM, each only if there is something to do.
 
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        is_dry_run: Only report what would be done; write nothing.
-
     Returns:
         A row per table: table, files and bytes before and after, removed_files, properties that were set, seconds, and
-        `skipped`: what was left for next time, and why. A dry run adds small_files; its files and bytes after are None.
+        `skipped`: the steps left for next time, and why. A dry run adds small_files; its files and bytes after are None.
     """
     names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
     tables = [table for table in map(run.table, names) if delta.exists(spark, table)]
@@ -64,12 +57,12 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
 
 def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
-    """Retire the streams that have been quiet for as long as the config says; see `silver.requests.watermark_changes`.
+    """Retire the streams that were quiet for `maintenance.retire_streams_days`; see `silver.requests.watermark_changes`.
 
     Commits to silver_loads and silver_watermarks.
 
     Returns:
-        load_seq, None if there was nothing to do; streams, how many; `skipped`, why it was left for next time, or None.
+        load_seq, None if there was nothing to do; streams, their number; `skipped`, why it was left for next time, or None.
     """
     days = settings.maintenance.retire_streams_days
     nothing: dict[str, object] = {"load_seq": None, "streams": 0, "skipped": None}
@@ -109,7 +102,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
     started = time.monotonic()
     before = maintenance.state(spark, table)
     lacking = maintenance.lacking(table, before)
-    told: dict[str, object] = {"removed_files": 0}
+    counts: dict[str, object] = {"removed_files": 0}
     skipped: list[str] = []
 
     def compact() -> None:
@@ -120,7 +113,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
             skipped.append(pinned)
         elif found := maintenance.unneeded_files(spark, table):
             maintenance.vacuum(spark, table)
-            told["removed_files"] = found
+            counts["removed_files"] = found
 
     if lacking:
         _step(run, "properties", lambda: delta.set_properties(spark, table, lacking), skipped)
@@ -133,7 +126,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
         "files_after": after.files,
         "bytes_before": before.bytes,
         "bytes_after": after.bytes,
-        **told,
+        **counts,
         "properties": lacking,
         "skipped": skipped,
         "seconds": round(time.monotonic() - started, 3),
@@ -141,7 +134,6 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
 
 
 def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> None:
-    """Do one step under the root's lock; if another writer is first, leave it for next time."""
     try:
         with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
             do()
@@ -150,7 +142,7 @@ def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> No
 
 
 def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
-    """Why old versions of the table must still be kept; None if they need not be."""
+    """Return why old versions of the table must still be kept; None if they need not be."""
     if table.name == BRONZE_RECORDS:
         claimed, finished = (
             small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS)

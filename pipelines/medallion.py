@@ -1,11 +1,13 @@
 """What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify.
 
-Whatever may write checks first that the tables are this pipeline's: within `Job.alone`, or by `Job.require_own`.
+A function that may write first checks that the tables are this pipeline's, by `Job.alone` or `Job.require_own`. Decisions,
+restore and rebuild wait a minute for another run, then raise AnotherWriterError.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -19,14 +21,19 @@ from lakehouse.spark import progress
 from lakehouse.table import SILVER_WATERMARKS
 from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
 from pipelines.job import storage_errors_named
-from pipelines.operate import accept_topic, gate_decision, requests
-from pipelines.operate import erasure as end_of_erasures
-from pipelines.recover import rebuild as anew
-from pipelines.recover import restore as going_back
-from pipelines.verify import run as proof
+from pipelines.operate import accept_topic, erasure, gate_decision, requests
+from pipelines.recover import rebuild as rebuilding
+from pipelines.recover import restore as restoring
+from pipelines.verify import run as verifying
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from lakehouse.contracts.gate import Decision
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
     from silver.audit.arrival_order import Order
     from silver.state.request import Request
@@ -42,12 +49,9 @@ _PATIENCE_SECONDS = 60
 
 
 def run(job: Job, stage: str | None = None) -> dict[str, object]:
-    """Run the pipeline once.
+    """Run the pipeline once: all stages, or one of bronze, silver, gate and gold.
 
-    Args:
-        job: The job. Its report gets run.started, <stage>.started, <stage>.finished and each stage's own events in between;
-            during a long stage also <stage>.working, see `lakehouse.spark.progress`.
-        stage: bronze, silver, gate or gold; None for all, one after another.
+    Its events are run.started, <stage>.started, <stage>.finished, each stage's own, and in a long stage <stage>.working.
 
     Returns:
         pipeline, run_id, the result of each stage (None for those that did not run), seconds; all of it fits JSON.
@@ -76,13 +80,9 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
 
 
 def plan(job: Job) -> dict[str, object]:
-    """What the next load of Silver would do; see `pipelines.bronze_to_silver.preview`.
+    """Preview the next load of Silver; see `pipelines.bronze_to_silver.preview`. Raises AnotherWriterError during a run.
 
-    Before the first run, a sample from Kafka is decided, see `pipelines.sample_plan`; without a lock, which would make the
-    root.
-
-    Raises:
-        AnotherWriterError: Another run is at work.
+    Before the first run it decides a sample from Kafka, without a lock, which would create the root.
     """
     run = job.new_run()
     require_no_run(run.lakehouse)
@@ -94,67 +94,44 @@ def plan(job: Job) -> dict[str, object]:
 
 
 def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
+    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`."""
+    carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
+    return _alone(job, partial(carry_out, request=request, is_dry_run=is_dry_run))
 
-    If another run is active, waits for it to end.
 
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
+def _alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, object]]) -> dict[str, object]:
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
-        done = carry_out(job.spark, run, job.settings, request, is_dry_run=is_dry_run)
+        done = do(job.spark, run, job.settings)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
 def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
-    """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may be active."""
+    """Return the last gate run and its failing rows; see `expectations.failing_rows`. A run may be active."""
     run = job.new_run()
     found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 
 def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Release or reject what a failed gate run holds; see `gate_decision`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = gate_decision.decide(job.spark, run, job.settings, asked, is_dry_run=is_dry_run)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    """Release or reject the loads of a failed gate run; see `gate_decision`."""
+    return _alone(job, partial(gate_decision.decide, asked=asked, is_dry_run=is_dry_run))
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
-    """Take all tables back to an earlier load; see `recover.restore`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = going_back.restore(job.spark, run, job.settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    """Take all tables back to an earlier load; see `recover.restore`."""
+    return _alone(job, partial(restoring.restore, to=to, reason=reason, by=by, is_dry_run=is_dry_run))
 
 
 def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
-    """Rebuild Silver from Bronze; see `recover.rebuild`. If another run is active, waits for it to end.
-
-    Raises:
-        AnotherWriterError: The other run has not ended after a minute.
-    """
-    run = job.new_run()
-    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        done = anew.rebuild(job.spark, run, job.settings, is_applied=is_applied, reason=reason, by=by)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+    """Rebuild Silver from Bronze; see `recover.rebuild`."""
+    return _alone(job, partial(rebuilding.rebuild, is_applied=is_applied, reason=reason, by=by))
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:
-    """Silver's last position in each partition, if no other reader of the tables is available; empty before the first load.
+    """Return Silver's last position in each partition, read with Spark; empty before the first load.
 
-    Grain: a partition. Columns: topic, partition, and of its streams the highest high_watermark, last_offset and load_seq.
+    Columns: topic, partition, and the highest high_watermark, last_offset and load_seq of the partition's streams.
     """
     spark, table = job.spark, job.new_run().table(SILVER_WATERMARKS)
     if not delta.exists(spark, table):
@@ -173,7 +150,7 @@ def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
     """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may be active."""
     spark, run = job.spark, job.new_run()
     job.report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
-    found = proof.verify(spark, run, is_deep=is_deep)
+    found = verifying.verify(spark, run, is_deep=is_deep)
     job.report.event("verify.finished" if found["ok"] else "verify.failed", seconds=found["seconds"])
     return {"pipeline": run.pipeline, **found}
 
@@ -187,17 +164,17 @@ def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
     retired = maintenance.retire(spark, run, job.settings, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     job.report.event("maintenance.finished", seconds=seconds)
-    told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
-    return {**told, "tables": tables, "retired": retired, "seconds": seconds}
+    named = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
+    return {**named, "tables": tables, "retired": retired, "seconds": seconds}
 
 
 def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
-    """Finish erasures; see `pipelines.operate.erasure.forget`. If another run is active, waits for it to end."""
+    """Finish erasures; see `pipelines.operate.erasure.forget`."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
     job.require_own(run)
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     with storage_errors_named(run.lakehouse):
-        done = end_of_erasures.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)
+        done = erasure.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     job.report.event("maintenance.finished", seconds=seconds)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done, "seconds": seconds}

@@ -1,8 +1,7 @@
-"""Find mistakes in a config before anything starts, as far as neither a table nor a broker is needed.
+"""Find mistakes in a config before anything starts: those that need neither a table nor a broker, but an import.
 
-`lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. This module checks what takes an import:
-whether Great Expectations has an expectation of that name that accepts these arguments, whether Gold has the column it looks
-at and its type fits, whether the operator's own extractor is installed. `tidemark config check` and every run call it first.
+`lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. `tidemark config check` and every run call
+this module first: expectations and their arguments, Gold's columns and types, the operator's own extractor.
 """
 
 from __future__ import annotations
@@ -23,16 +22,11 @@ if TYPE_CHECKING:
 
 
 def require(settings: Settings, stage: str | None = None) -> None:
-    """Raise if the config is wrong, before anything is started.
-
-    Args:
-        settings: The settings, whose values have the right shape.
-        stage: The only stage that will run; None for all. Expectations are checked only if the gate runs.
+    """Raise if the config is wrong, before anything is started. Expectations are checked only if the gate will run.
 
     Raises:
-        ConfigError: An expectation is unknown, gives wrong answers on Spark, or does not accept its arguments; it names a
-            column that Gold does not have, or arguments that no column of its type can be held against; or a custom extractor
-            is not installed.
+        ConfigError: An expectation is unknown, fails on Spark, or does not accept its arguments; it names a column that Gold
+            lacks, or an argument that does not fit the column's type; or a custom extractor is not installed.
     """
     _require_extractors(settings)
     if settings.gate.expectations and stage in (None, "gate"):
@@ -57,7 +51,6 @@ def _require_extractors(settings: Settings) -> None:
 
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
-    """Raise unless `gold_records` has the columns that an expectation names, the payload's fields included."""
     kind = settings.payload
     columns = gold_records(None if kind is None else kind.sql()).names
     payload = kind if kind is not None and kind.fields else None
@@ -78,7 +71,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
 
 
 def _require_arguments(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
-    """Raise if an expectation would end in an error of Spark, whatever the records are, or as soon as a text is no number."""
+    """Raise if an expectation would always end in a Spark error, or as soon as a text is not a number."""
     given = expectation.arguments
     wrong, expected, next_step = arguments.broken_pattern(given), "a regular expression of Java", "Close its brackets."
     if wrong is None and arguments.parser_is_missing(given):
@@ -100,7 +93,7 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
 
 
 def _type_of(settings: Settings, path: str) -> str:
-    """The SQL type of a column of `gold_records` that is there, or of a field of the payload."""
+    """Return the SQL type of an existing column of `gold_records`, or of a payload field."""
     kind, (column, _, field) = settings.payload, path.partition(".")
     if column != "payload" or kind is None:
         return gold_records().type_of(column)

@@ -1,4 +1,4 @@
-"""What would stop the next run: asked of the functions that it calls before it reads or writes. Writes nothing."""
+"""What would stop the next run before it reads or writes, found by the functions that the run calls. Writes nothing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ _REQUIRED = {
 
 
 def find(job: Job) -> dict[str, TidemarkError | None]:
-    """Find what would stop the next run before it reads or writes, by the functions that the run calls. Commits nothing.
+    """Return the TidemarkError that would stop the tables as a whole (`tables`) and each stage, or None.
 
-    Returns:
-        The error of the tables as a whole (`tables`), and of each stage; None where there is none. Without a stage that the run
-        would not get far enough to look at: all where the tables refuse, gate and Gold where Silver does.
+    Stages that the run would not reach are missing: all if the tables refuse, gate and Gold if Silver does.
     """
     spark, run = job.spark, job.new_run()
     found = {"tables": _refusal(run, partial(_require_tables, job, run))}

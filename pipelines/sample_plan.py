@@ -1,7 +1,4 @@
-"""The preview before a first run: there are no tables yet, so a sample from Kafka is decided, and nothing is written.
-
-The records are decided as the first load would decide them, by the same code, from rows that Bronze would have.
-"""
+"""The preview before a first run: decides a sample from Kafka by the code of a load, and writes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ _FIRST = 1
 
 
 def is_before_first_run(spark: SparkSession, run: Run) -> bool:
-    """Whether no run has written anything yet, so that there is nothing to plan from."""
+    """Whether no run has written a table yet."""
     root = run.lakehouse.local_root
     if root is not None and not root.is_dir():  # a look by Spark would make its warehouse
         return True
@@ -51,12 +48,12 @@ def is_before_first_run(spark: SparkSession, run: Run) -> bool:
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """What a first load would do with a sample of what it would read; makes no table and no folder.
+    """Decide a sample of what a first load would read. Creates no table and no folder.
 
     Returns:
-        The keys of `pipelines.bronze_to_silver.preview`, with load_seq None and the records of the sample, and `sample`:
-        records, those that were decided; available, the offsets in Kafka; partitions; starting_offsets, where the first run
-        starts; headers_unread, records that were left out because the client cannot return their headers; is_cut_short.
+        The keys of `pipelines.bronze_to_silver.preview` with load_seq None, and `sample`: records decided; available, offsets
+        in Kafka; partitions; starting_offsets; headers_unread, records left out because the client cannot return their
+        headers; is_cut_short.
 
     Raises:
         SourceError: The topics cannot be read.
@@ -64,7 +61,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     found = kafka_sample.require(settings.kafka, MOST_RECORDS, has_end=False)
     records = [record for record in found.records if record.headers is not None]
     start = settings.kafka.starting_offsets
-    told = {
+    sample = {
         "records": len(records),
         "available": found.available,
         "partitions": len(found.partitions),
@@ -76,7 +73,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         decided = _decided(spark, run, settings, records) if records else {}
     except BreakerOpenError as opened:
         decided = {"breaker": [asdict(breaker.trip_of(opened))]}
-    return {**bronze_to_silver.NOTHING, **decided, "other_topics": [], "sample": told}
+    return {**bronze_to_silver.NOTHING, **decided, "other_topics": [], "sample": sample}
 
 
 def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequence[Sampled]) -> dict[str, object]:

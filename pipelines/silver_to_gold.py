@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Audit the loads that are not published; see `expectations.gate.audit`.
 
-    Returns:
-        gate_run_id, the range of loads, passed, warned, failed, decision, seconds; gate_run_id is None if there was nothing to
-        audit.
+    Returns gate_run_id (None if there was nothing to audit), the range of loads, passed, warned, failed, decision, seconds.
 
     Raises:
         GateFailedError: A critical expectation was not met, and the range was not released; all results are recorded.
@@ -57,10 +55,8 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
 def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Publish the range that the last gate run let out, see `gold.publish.publish`, and rebuild models that are not current.
 
-    The gate's verdict is read from `gate_results`, so that gate and Gold may be two tasks.
-
     Raises:
-        GateFailedError: The last gate run did not pass and was not released.
+        GateFailedError: The last gate run, as `gate_results` has it, did not pass and was not released.
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
@@ -97,17 +93,10 @@ def _limits(settings: Settings) -> QuarantineLimits:
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
     """Remove from Gold what finished loads erased or rolled back since its last publish, and rebuild the models.
 
-    Commits to Gold's tables, see `gold.undo` and `gold.undo`, and to the models.
+    Commits to Gold's tables, see `gold.undo`, and to the models. `after_load_seq` is the last published load, if known: Gold
+    also follows the erasures and restores of loads that were rejected since.
 
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        after_load_seq: The last load that Gold has published, if known. Loads rejected since then count as not published: Gold
-            still follows what they erased or rolled back.
-
-    Returns:
-        The last such load, None if there is none. The rebuilt models name it.
+    Returns the last such load, which the rebuilt models name, or None.
 
     Raises:
         ModelError: A model failed; the next run tries again.
@@ -137,18 +126,7 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
 
 
 def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, first: int, last: int) -> None:
-    """Remove what a publish that died brought of some loads, before the loads are rejected.
-
-    A gate run may have let them out; then more loads came, and the gate run over all of them failed. Commits to Gold's tables
-    and to the models, if there is anything to remove.
-
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        first: The first of the loads; none from it on is published.
-        last: The last of them.
-    """
+    """Remove from Gold what an interrupted publish wrote of loads `first` to `last`. Commits to Gold and its models."""
     if small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
         withdraw(spark, run, keep_to=first - 1, undo_to=last, by_load_seq=last)
         refresh_models(spark, run, settings.gold, amended_by=last)

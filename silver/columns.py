@@ -1,4 +1,4 @@
-"""Columns of numbers: what Arrow lacks, by numpy."""
+"""Operations on columns of numbers that Arrow lacks, by numpy."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 NONE = -1
-"""No number: offsets, epochs and sequences are 0 or more."""
 
 
 def filled(column: pa.Array | pa.ChunkedArray) -> Numbers:
-    """A column of whole numbers, -1 for null."""
+    """Return a column of whole numbers, with -1 for null."""
     numbers: Numbers = pc.fill_null(column.cast(pa.int64()), NONE).to_numpy()
     return numbers
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
-    """The number of each value among the distinct ones, -1 for null; and these. The column may be a dictionary.
+    """Return the code of each value, -1 for null, and the distinct values. The column may be a dictionary.
 
     >>> numbers, values = codes(pa.chunked_array([["b", None], ["a", "b"]]))
     >>> numbers.tolist(), values.to_pylist()
@@ -76,12 +75,12 @@ def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 def lasts_of(starts: Numbers, rows: int) -> Numbers:
-    """The last row of each group, from the first row of each."""
+    """Return the last row of each group, from the first row of each."""
     return np.append(starts, rows)[1:] - 1
 
 
 def on_disk(rows: pa.Table) -> pa.Table:
-    """The same rows in a file, mapped into memory: they are on the driver's disk, however many there are."""
+    """Write rows to a temporary file and map it into memory, so that they take no heap on the driver."""
     with NamedTemporaryFile(prefix="tidemark-", suffix=".arrow") as file:
         with pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows)

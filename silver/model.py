@@ -20,7 +20,7 @@ Range = tuple[int, int, int]
 
 
 def by_name(stream: Stream) -> tuple[str, int, bool, str]:
-    """A sort key that is unique per stream: a null producer differs from an empty one."""
+    """Return a sort key that is unique per stream: a null producer differs from an empty one."""
     topic, partition, producer = stream
     return topic, partition, producer is not None, producer or ""
 
@@ -41,7 +41,7 @@ def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]
 
 
 def streams_of(table: pa.Table) -> Iterator[Stream]:
-    """The streams of a table's rows, each once."""
+    """Yield the distinct streams of a table's rows."""
     yield from tuples_of(table.group_by(list(STREAM)).aggregate([]), STREAM)
 
 

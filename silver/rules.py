@@ -20,7 +20,6 @@ Late = Literal["quarantine", "accept", "drop"]
 Undecodable = Literal["quarantine", "accept"]
 
 _LONGEST = 250
-"""Characters shown of an extractor."""
 _NONE = Source("offset")
 _OMITTED = ("written", "own")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
@@ -28,7 +27,7 @@ _OMITTED = ("written", "own")
 
 @dataclass(frozen=True)
 class Payload:
-    """How a record's value is decoded: into the fields of a DDL `schema` (empty for text) if it is at most `max_bytes` long."""
+    """How a value is decoded: into the fields of a DDL `schema` (empty for text) if it has at most `max_bytes`."""
 
     format: Literal["text", "json", "avro", "protobuf"]
     schema: str = ""
@@ -38,7 +37,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class Policy:
-    """The policies of one topic: the largest plausible step above the watermark, late records, whether gaps are kept."""
+    """The policies of one topic."""
 
     max_jump: int | None = None
     late: Late = "quarantine"
@@ -49,8 +48,8 @@ class Policy:
 class Reading:
     """How the records of a topic are read.
 
-    Without a producer a stream is a whole partition; without an epoch it is always 0; without a payload Silver keeps only the
-    raw value. `written` is how the bytes of values are written; None for text, and for JSON alone.
+    Without a producer a stream is a whole partition; without an epoch it is 0; without a payload Silver keeps the raw value.
+    `written` is the format of the bytes; None for text and plain JSON.
     """
 
     sequence: Source
@@ -83,7 +82,7 @@ class Reading:
         return self.payload is not None and self.payload.undecodable == "quarantine"
 
     def pinned(self) -> dict[str, Any]:
-        """What a claim keeps of it."""
+        """Return what a claim keeps of it."""
         kept = asdict(self) | {"written": self.written and self.written.pinned()}
         return {name: value for name, value in kept.items() if value or name not in _OMITTED}
 
@@ -92,8 +91,8 @@ class Reading:
 class Rules(Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
-    `topics` and `own` have the overrides of single topics: policies, and how they are read. The load decides the records of
-    `decided_topics`, in any incarnation; None for all that Bronze holds.
+    `topics` and `own` override policies and readings of single topics. The load decides the records of `decided_topics`, in any
+    incarnation; None for all that Bronze holds.
     """
 
     max_jump: int | None = None
@@ -119,17 +118,17 @@ class Rules(Reading):
         )
 
     def policy(self, topic: str) -> Policy:
-        """The policy of a topic, in any incarnation: its own, or the default."""
+        """Return the policy of a topic, in any incarnation."""
         plain = plain_topic(topic)
         return next((own for name, own in self.topics if name == plain), Policy(self.max_jump, self.late, self.contiguous))
 
     def of_topic(self, topic: str) -> Rules:
-        """The rules as they are for the records of a topic, in any incarnation: without `own`."""
+        """Return the rules for the records of a topic, in any incarnation, without `own`."""
         plain = plain_topic(topic)
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
 
     def keeping(self, before: Rules | None) -> Rules:
-        """The rules with those of an earlier load for topics that are no longer decided: Silver still holds their records."""
+        """Add an earlier load's rules for topics that are no longer decided: Silver still holds their records."""
         decided = self.decided_topics
         if before is None or decided is None:
             return self
@@ -145,12 +144,12 @@ class Rules(Reading):
 
     @property
     def per_topic(self) -> list[tuple[Reading, list[str]]]:
-        """Return the distinct readings, each with its topics. The first is that of all topics without settings of their own."""
+        """The distinct readings, each with its topics; first the one of topics without settings of their own."""
         return alike(Reading(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
 
     @property
     def decodings(self) -> list[tuple[Reading, list[str]]]:
-        """The different ways in which values are decoded, as `per_topic` has the readings."""
+        """The distinct ways to decode values, each with its topics."""
         return self.of_values.per_topic
 
     @property
@@ -171,19 +170,14 @@ class Rules(Reading):
 
     @property
     def of_values(self) -> Rules:
-        """How values are decoded, as rules that say nothing else."""
+        """The rules without all but the decoding of values."""
         own = tuple((topic, Reading(_NONE, payload=each.payload, written=each.written)) for topic, each in self.own)
         return Rules(_NONE, payload=self.payload, written=self.written, own=own)
 
     @property
     def of_sequences(self) -> Rules:
-        """The rules without the payload: enough to read producer, epoch and sequence, without decoding values."""
+        """The rules without the decoding of values."""
         return replace(self, payload=None, own=tuple((topic, replace(each, payload=None)) for topic, each in self.own))
-
-    @property
-    def has_producers(self) -> bool:
-        """Whether any topic has streams of producers."""
-        return any(each.producer for each, _ in self.per_topic)
 
     @property
     def has_epochs(self) -> bool:
@@ -192,23 +186,23 @@ class Rules(Reading):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what a sequence means, for topics without overrides: watermarks of one fingerprint are comparable."""
+        """Identifies the meaning of a sequence in topics without overrides; watermarks of one fingerprint are comparable."""
         return self.sources.fingerprint
 
     @property
     def extractors(self) -> str:
-        """Where sequence, producer and epoch are read from, in words, each of bounded length."""
+        """Describe where sequence, producer and epoch are read from."""
         shown = {role: describe(*astuple(source)) for role, source in self.sources.by_role.items()}
         return ", ".join(f"{role}: {shortened(text, _LONGEST)}" for role, text in shown.items())
 
     def to_json(self) -> str:
-        """The rules as the JSON that the ledger stores."""
+        """Return the JSON that the ledger stores."""
         own = [[topic, each.pinned()] for topic, each in self.own]
         return json.dumps(self.pinned() | ({"own": own} if own else {}), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """Read the rules that a claim pinned; claims of earlier versions lack some keys.
+        """Read pinned rules; claims of earlier versions lack some keys.
 
         >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
         >>> Rules.from_json(rules.to_json()) == rules

@@ -2,9 +2,8 @@
 
 Every function takes:
 
-- `config`: the pipeline's YAML file, or what it would hold as a mapping;
-- `spark`: the session to use, which is never stopped; without one, a session is started where one is needed, or the one is used
-  that the platform brings;
+- `config`: the pipeline's YAML file, or its content as a mapping;
+- `spark`: the session to use, which is never stopped; without one, the platform's, or one that is started if needed;
 - `overrides`: values by dotted key, as `--set` has them: `{"kafka.topics": ["orders"]}`. Texts are read as YAML.
 
 Every function raises a `TidemarkError`: a `ConfigError` if the config is wrong, a `ToolError` if the session lacks Delta, a
@@ -36,16 +35,11 @@ if TYPE_CHECKING:
     Overrides = Mapping[str, object]
 
 MOST = 1_000
-"""Streams or records that a function lists by default, as the commands do."""
 _MOST_DAYS = 1_000_000
 
 
 class NotSoundError(TableStateError):
-    """A check of `verify` does not hold. The message is about the first, which is the cause of those after it.
-
-    Attributes:
-        verification: All checks.
-    """
+    """A check of `verify` does not hold. The message is about the first one; `verification` has all."""
 
     verification: Verification
 
@@ -53,12 +47,10 @@ class NotSoundError(TableStateError):
 def run(
     config: Config, spark: SparkSession | None = None, stage: str | None = None, overrides: Overrides | None = None
 ) -> RunResult:
-    """Run the pipeline once: Bronze, Silver, the gate and Gold. Commits to their tables, and keeps the result in `_reports`.
-
-    `stage` names the only stage to run: `bronze`, `silver`, `gate` or `gold`.
+    """Run the pipeline once: Bronze, Silver, the gate and Gold, or one `stage` of these. Commits to their tables.
 
     Raises:
-        GateFailedError: A critical expectation was not met; Gold is as it was.
+        GateFailedError: A critical expectation was not met; Gold is unchanged.
         AnotherWriterError: Another run is writing.
         BreakerOpenError: The load looks wrong as a whole; nothing of it was written.
         SourceError: Kafka cannot be read.
@@ -71,11 +63,10 @@ def run(
 
 
 def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides | None = None) -> Plan:
-    """Say what the next load of Silver would do to each stream; load nothing.
+    """Preview what the next load of Silver would do to each stream. AnotherWriterError while a run is active.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
-        AnotherWriterError: Another run is writing.
     """
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
@@ -93,8 +84,7 @@ def status(
 ) -> Status:
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
-    What is not there yet is empty or None. With `lag`, Kafka is asked how far Silver is behind. At most `limit` streams are
-    listed; None lists all.
+    Missing parts are empty or None. `lag` asks Kafka how far Silver is behind. `limit` streams are listed; None lists all.
 
     Raises:
         TidemarkError: A table cannot be read.
@@ -118,7 +108,7 @@ def why(
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Fate:
-    """Say what became of one record, and by which rule; with the record's bytes, as `tidemark quarantine show` has them.
+    """Explain what became of one record, and by which rule; with the record's bytes.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -146,8 +136,8 @@ def quarantine(
 ) -> Quarantine:
     """List the records that wait for a decision: kept out of Silver, or by an expectation out of Gold.
 
-    `kind` is one class: `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. At most
-    `limit` records are listed; None lists all.
+    `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. None as `limit` lists
+    all.
 
     Raises:
         TidemarkError: A table cannot be read.
@@ -177,10 +167,10 @@ def quarantine_release(
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Settled:
-    """Let records that wait into Silver, marked late, or into Gold. The next run audits and publishes them.
+    """Release waiting records into Silver, marked late, or into Gold. The next run audits and publishes them.
 
-    Name one record by topic, partition and offset, or several by filters as in `quarantine`, or all by `everything`. Reason and
-    `by`, the user of this machine by default, are kept in `silver_loads`. With `dry_run`, nothing is written.
+    Name one record by topic, partition and offset, several by filters as in `quarantine`, or all by `everything`. `reason` and
+    `by`, the user of this machine by default, are kept in `silver_loads`. `dry_run` writes nothing.
 
     Raises:
         UsageError: It is not clear which records are meant, the reason is empty, or no held record is at the offset.
@@ -207,7 +197,7 @@ def quarantine_discard(
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Settled:
-    """Give records up that wait: they stay listed, and in Bronze. Arguments and errors are those of `quarantine_release`."""
+    """Discard waiting records: they stay listed, and in Bronze. Arguments and errors are those of `quarantine_release`."""
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
     asked = _request("discard", reason, by, wanted, everything=everything)
     return _settled(config, spark, overrides, asked, is_dry_run=dry_run)
@@ -216,7 +206,7 @@ def quarantine_discard(
 def verify(
     config: Config, *, deep: bool = False, spark: SparkSession | None = None, overrides: Overrides | None = None
 ) -> Verification:
-    """Prove the tables against each other; with `deep`, read every file whole and decide everything again. A run may be active.
+    """Prove the tables against each other; `deep` reads every file whole and decides everything again. A run may be active.
 
     Raises:
         NotSoundError: A check does not hold; the error has all of them.
@@ -238,11 +228,10 @@ def verify(
 
 
 def sql(config: Config, query: str, *, spark: SparkSession | None = None, overrides: Overrides | None = None) -> pa.Table:
-    """Query the tables, each by its name: in DuckDB's SQL for tables in files, in Spark's for those that a session reads.
+    """Query the tables by their names: in DuckDB's SQL for tables in files, in Spark's for those that a session reads.
 
     Raises:
-        UsageError: It is no SQL, does more than read, or names what is not there.
-        TidemarkError: It failed.
+        UsageError: It is not SQL, does more than read, or names a table that does not exist.
     """
     asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
@@ -270,7 +259,6 @@ def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None
 
 
 def _texts(overrides: Overrides | None) -> dict[str, str]:
-    """Values as `--set` takes them: texts are YAML already, and so are paths."""
     from lakehouse.config.load import as_yaml
 
     given = {_text("overrides", key): value for key, value in (overrides or {}).items()}

@@ -10,17 +10,16 @@ Made = TypeVar("Made")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Answer:
-    """Makes its subclasses frozen data classes, and writes what their fields are annotated with into their docstrings."""
+    """Makes its subclasses frozen data classes, and writes their annotated descriptions into their docstrings."""
 
     def __init_subclass__(cls) -> None:
-        """Make the data class."""
         kinds = get_type_hints(dataclass(frozen=True, kw_only=True)(cls), include_extras=True)
         described = [f"    {name}: {kind.__metadata__[0]}" for name, kind in kinds.items()]
         cls.__doc__ = "\n".join([f"{cls.__doc__}\n", "Attributes:", *described])
 
 
 def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
-    """Make a data class from plain data; keys without a field are left out. A field `class_` has the key `class`.
+    """Make a data class from plain data; ignores keys without a field. A field `class_` has the key `class`.
 
     >>> from tidemark.answers import Rejects
     >>> made(Rejects, {"class": "late", "state": "held", "records": 2, "rows": 2}).class_

@@ -1,7 +1,7 @@
-"""Our other packages, found beside `tidemark` whatever else the path holds.
+"""Our other packages, found next to `tidemark` whatever else the path holds.
 
-Their names are generic: a working folder or `PYTHONPATH` may well have a `jobs` or a `bronze` of its own. Imports only the
-standard library, because it comes before any of ours.
+Their names are generic, and a working folder or `PYTHONPATH` may have its own. Imports only the standard library, because it
+comes before any of ours.
 """
 
 from __future__ import annotations
@@ -21,30 +21,20 @@ FOLDER = Path(__file__).absolute().parents[1]
 
 
 class ForeignPackageError(ImportError):
-    """A module of somebody else's is loaded under the name of one of our packages, so `import tidemark` cannot go on.
-
-    Attributes:
-        name: The name.
-        path: The foreign module's file or folder; None if it has none.
-    """
+    """Another module is loaded under the name of one of our packages, so `import tidemark` cannot go on."""
 
 
 class _BesideTidemark:
-    """Finds our packages in the folder that `tidemark` was loaded from, and nothing else."""
+    """Finds our packages in the folder that `tidemark` was loaded from."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of our packages; None for any other name."""
         return PathFinder.find_spec(fullname, [str(FOLDER)]) if fullname in PACKAGES else None
 
 
 def find_own() -> None:
-    """Let every later import of our packages find ours.
-
-    Raises:
-        ForeignPackageError: One of the names is taken in this process.
-    """
+    """Let every later import of our packages find ours. Raises ForeignPackageError if a name is taken in this process."""
     for name in PACKAGES:
         loaded = sys.modules.get(name)
         place = None if loaded is None else _place(loaded)
@@ -55,7 +45,6 @@ def find_own() -> None:
 
 
 def _place(module: ModuleType) -> Path | None:
-    """The folder of a package, or the file of a module."""
     folders = list(getattr(module, "__path__", ()))
     file = folders[0] if folders else getattr(module, "__file__", None)
     return None if file is None else Path(file)

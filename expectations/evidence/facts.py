@@ -1,6 +1,6 @@
-"""Facts about the rows of Silver and Bronze, counted from narrow columns. Pure: nothing is read or written here.
+"""Facts about the rows of Silver and Bronze, counted from narrow columns. Pure.
 
-`expectations.evidence.measures` compares them with the ledger, which says what each load did.
+`expectations.evidence.measures` compares them with the ledger.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 REQUIRED = ("topic", "partition", "offset", "sequence", "epoch", "load_seq", "arrival")
-"""The columns of a kept record that are never null."""
+"""Columns of a kept record that are never null."""
 
 ORDINAL = ("epoch", "sequence")
-"""The order of a stream's records."""
 
 
 def mark(records: DataFrame) -> DataFrame:
@@ -51,12 +50,9 @@ def mark(records: DataFrame) -> DataFrame:
 def silver_facts(records: DataFrame) -> DataFrame:
     """Count what Silver holds of each stream and load, in one shuffle of narrow rows.
 
-    Grain: a stream and load.
-
-    Returns:
-        topic, partition, producer, load_seq, and (bigint unless noted): rows; not_increasing, in-order rows not above the one
-        before them in their load; repeated_keys, rows that repeat a (stream, epoch, sequence); nulls, in the required columns;
-        undecodable; first and last, the (epoch, sequence) structs of the first in-order row by offset and of the highest row.
+    Grain: a stream and load. Columns: topic, partition, producer, load_seq, and (bigint): rows; not_increasing, in-order rows
+    not above the one before in their load; repeated_keys, rows that repeat a (stream, epoch, sequence); nulls, in required
+    columns; undecodable; first and last, the (epoch, sequence) of the first in-order row by offset and of the highest row.
     """
     in_order = F.col("in_order")
     nulls = reduce(add, (F.col(name).isNull().cast("int") for name in REQUIRED))
@@ -83,11 +79,9 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
 
 
 def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
-    """Count the distinct offsets that Bronze holds in each offset range: all that can be known once its versions are gone.
+    """Count Bronze's distinct offsets in each range: all that is known once its versions are gone.
 
-    Args:
-        bronze: Rows of `bronze_records`.
-        spans: A few rows with topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
+    `spans` has topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
     """
     within = (
         (bronze["topic"] == spans["topic"])
@@ -103,10 +97,8 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
 def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFrame:
     """Find the streams and loads whose duplicates all have later timestamps than their originals.
 
-    Args:
-        ends: Duplicates: stream, load_seq, epoch, offset and sequence.
-        sent: Rows of `bronze_records`, these duplicates among them.
-        kept: Rows of `silver_records`. A duplicate whose original is not among them is not compared.
+    `ends` are duplicates, with stream, load_seq, epoch, offset and sequence; `sent` are rows of `bronze_records`, `kept` of
+    `silver_records`. A duplicate without an original in `kept` is not compared.
     """
     is_at = reduce(and_, (sent[name] == ends[name] for name in ("topic", "partition", "offset")))
     again = sent.join(F.broadcast(ends), on=is_at, how="inner").select(

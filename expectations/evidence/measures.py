@@ -150,9 +150,9 @@ def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
         observed, expected = bronze.records.get(place, 0), claimed[place]
         if load_seq not in bronze.uncounted and observed != expected:
             where = f"{BRONZE_RECORDS}, load {load_seq}, topic {topic}, partition {partition}"
-            told = f"{observed:,} records", f"{expected:,}, as the ledger counts them"
+            texts = f"{observed:,} records", f"{expected:,}, as the ledger counts them"
             stream = streams.get(place, (topic, partition, None))
-            yield Difference(where, *told, stream, load_seq, abs(observed - expected))
+            yield Difference(where, *texts, stream, load_seq, abs(observed - expected))
 
 
 def _share(part: int, whole: int) -> float:

@@ -19,11 +19,9 @@ PartitionLoad = tuple[str | None, int | None, int | None]
 
 @dataclass(frozen=True)
 class BronzeCounts:
-    """Bronze's own counts of each partition and load.
+    """Bronze's own counts of each partition and load; `uncounted` are loads whose Bronze range is unknown.
 
-    Attributes:
-        counts_offsets: Whether distinct offsets were counted instead of whole versions: replays are then not included.
-        uncounted: Loads whose Bronze range is unknown.
+    With `counts_offsets`, distinct offsets were counted instead of whole versions, so replays are not included.
     """
 
     records: Mapping[PartitionLoad, int]
@@ -38,9 +36,8 @@ class Evidence:
     Attributes:
         ledger: Rows of `silver_loads`.
         silver: Rows of `expectations.evidence.facts.silver_facts`.
-        watermarks: All rows of `silver_watermarks`.
         rejected: The rejected loads: they are no longer audited.
-        restarts: The ledger's rows of streams whose numbering may have restarted, see `expectations.evidence.snapshot`.
+        restarts: The ledger's rows of streams whose numbering may have restarted.
     """
 
     first_load_seq: int

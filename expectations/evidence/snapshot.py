@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 READ = (BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS)
 """The tables that an audit reads, and that must exist."""
 _FEWEST_AGAIN = 10
-"""The fewest duplicates that may be a restart: a handful is a resend."""
+"""The fewest duplicates that may be a restart."""
 _BLOCK = (*STREAM, "load_seq", "epoch")
 
 
@@ -44,9 +44,7 @@ class AuditSnapshot:
     """The loads that wait for the gate, and the Delta version of each table that their audit reads.
 
     Attributes:
-        last_load_seq: Last load of the range, inclusive.
         finished: Last finished load; those after the range were rejected.
-        watermarks: All rows of silver_watermarks.
         rejected: The rejected loads. Some may be in the range if Gold was put back since.
     """
 
@@ -63,7 +61,7 @@ class AuditSnapshot:
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
     """Pin the loads and table versions to audit; None if every finished load is published or rejected.
 
-    The watermarks come first: what they call finished is whole in every version of the other tables that is read later.
+    The watermarks come first: a load that they call finished is whole in tables that are read later.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -86,22 +84,22 @@ def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSna
 
 
 def last_published(spark: SparkSession, run: Run) -> int:
-    """The last load that Gold has published; 0 before the first. Gold writes gold_stream_health last.
+    """Return the last load that Gold has published; 0 before the first. Gold writes gold_stream_health last.
 
-    Loads rejected after it do not count: Gold still has to follow what they erased or rolled back.
+    Later rejected loads do not count: Gold still has to follow their erasures and restores.
     """
     return small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
 def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
-    """The loads that Gold has not published, up to one. The ledger no longer has loads that were rolled back."""
+    """Return the loads up to `up_to` that Gold has not published. The ledger has no loads that were rolled back."""
     first = last_published(spark, run) + 1
     loads = small_tables.read(spark, run.table(SILVER_LOADS), ["load_seq"], start=("load_seq", first))
     return sorted({row["load_seq"] for row in loads if row["load_seq"] <= up_to})
 
 
 def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
-    """Silver's rows of the range, at the pinned version, and any rows that name no load, so that these are found."""
+    """Return Silver's rows of the range at the pinned version, and rows that name no load, so that these are found."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(snapshot.first_load_seq, snapshot.last_load_seq) & F.expr(snapshot.rejected.excluded)
     others = few_rows.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)

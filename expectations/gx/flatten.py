@@ -29,11 +29,10 @@ _CASTS_FOR_PYTHON = {"decimal": ("double",), **dict.fromkeys(("date", "timestamp
 
 
 def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:
-    """Add a flat column for each nested or converted one that a check of records names, and let the check name that.
+    """Add a flat column for each nested or converted one that a check of records names, and rename it in the check.
 
-    Returns:
-        The records with columns such as `payload__id` or `as_double__payload__id`, and the checks in their order. A path that
-        does not exist stays as it is, so that the check reports it.
+    The columns are named such as `payload__id` or `as_double__payload__id`. A path that does not exist is kept, so that the
+    check reports it.
     """
     columns: dict[str, Column] = {}
     flat = [_flattened(check, records.schema, columns) if check.subject is Subject.RECORDS else check for check in checks]

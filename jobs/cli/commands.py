@@ -43,12 +43,10 @@ SECTIONS = {
     "Decide": ("quarantine", "gate"),
     "Keep": ("verify", "maintain", "erase", "restore", "rebuild"),
 }
-"""The commands as the help lists them: in the order in which a pipeline's owner comes to need them."""
+"""The commands in the order of the help."""
 
 
 class _Sections(TyperGroup):
-    """The commands under headings."""
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- as typer calls it
         """Write each section as a list of its own, all as wide as the widest."""
         width = max(map(len, self.commands))
@@ -177,7 +175,7 @@ def order(
 ) -> None:
     """Show how each stream arrived: jumps and duplicate blocks.
 
-    Both in Bronze, as it came, and in Silver, as it was kept.
+    Reads Bronze, in the order of arrival, and Silver, in the order of what was kept.
     """
     from jobs.cli.order import write_order
     from pipelines import medallion
@@ -190,11 +188,7 @@ def order(
 def main(argv: list[str] | None = None) -> int:
     """Run a command line.
 
-    Args:
-        argv: The arguments; the process's own by default.
-
-    Returns:
-        0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
-        143 after SIGTERM.
+    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
+    143 after SIGTERM.
     """
     return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from jobs.cli.requests import named_reason
 from jobs.cli.tools import Call, group, need_command
 from jobs.process.options import DryRun
-
-if TYPE_CHECKING:
-    from lakehouse.contracts.gate import Decision
+from lakehouse.contracts.gate import REJECTED, RELEASED
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
 By = Annotated[
@@ -40,42 +38,22 @@ def gate_show(
     call.show(found, gate.write_gate_run)
 
 
-@gate_app.command("release")
-def gate_release(
-    *,
-    reason: Reason,
-    gate_run: GateRunOption = None,
-    by: By = None,
-    dry_run: DryRun = False,
-    call: Call,
-) -> None:
-    """Publish the last gate run's loads although a budget or an expectation of yours was not met."""
-    from lakehouse.contracts.gate import RELEASED, Decision
+def _add_decision(verb: str, decision: str, description: str) -> None:
+    @gate_app.command(verb, help=description)
+    def decide(*, reason: Reason, gate_run: GateRunOption = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
+        from jobs.readers import gate
+        from lakehouse.contracts.gate import Decision
+        from pipelines import medallion
 
-    asked = Decision(RELEASED, *named_reason(reason, by), gate_run_id=gate_run)
-    _decide(call, asked, is_dry_run=dry_run)
+        asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
+        with call.job() as job:
+            done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
+        call.show(done, gate.write_gate_decision)
 
 
-@gate_app.command("reject")
-def gate_reject(
-    *,
-    reason: Reason,
-    gate_run: GateRunOption = None,
-    by: By = None,
-    dry_run: DryRun = False,
-    call: Call,
-) -> None:
-    """Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."""
-    from lakehouse.contracts.gate import REJECTED, Decision
-
-    asked = Decision(REJECTED, *named_reason(reason, by), gate_run_id=gate_run)
-    _decide(call, asked, is_dry_run=dry_run)
-
-
-def _decide(call: Call, asked: Decision, *, is_dry_run: bool) -> None:
-    from jobs.readers import gate
-    from pipelines import medallion
-
-    with call.job() as job:
-        done = medallion.decide_gate_run(job, asked, is_dry_run=is_dry_run)
-    call.show(done, gate.write_gate_decision)
+_add_decision(
+    "release", RELEASED, "Publish the last gate run's loads although a budget or an expectation of yours was not met."
+)
+_add_decision(
+    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."
+)

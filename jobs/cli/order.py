@@ -24,7 +24,7 @@ _COLUMNS_MEAN = (
 
 
 def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
-    """A row per layer and stream, with the columns `COLUMNS`."""
+    """Return a row per layer and stream, with the columns `COLUMNS`."""
     return [
         [layer, *order.stream, order.received, order.duplicates, *(order.count(kind) for kind in ("DJF", "DJB", "JF", "JB"))]
         for layer, orders in found.items()
@@ -65,11 +65,11 @@ def _write_text(found: dict[str, list[Order]]) -> None:
     output.write(_COLUMNS_MEAN)
     if gaps:
         output.write(f"{gaps:,} of the JF only pass gaps, numbers that were never read, and are not listed. JSON has all.")
-    told = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
-    for order, finding in told[:_MOST_STREAMS]:
+    findings = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
+    for order, finding in findings[:_MOST_STREAMS]:
         output.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")
-    if len(told) > _MOST_STREAMS:
-        output.write(f"{len(told) - _MOST_STREAMS:,} findings more; --format json has all")
+    if len(findings) > _MOST_STREAMS:
+        output.write(f"{len(findings) - _MOST_STREAMS:,} findings more; --format json has all")
 
 
 def _named(order: Order) -> str:

@@ -53,9 +53,9 @@ def rebuild(
     by: By = None,
     call: Call,
 ) -> None:
-    """Make Silver anew from Bronze under the config of today.
+    """Rebuild Silver from Bronze with the current config.
 
-    Shows each decision that changes. For a changed extractor, a changed policy, a damaged table.
+    Shows each decision that changes. For a changed extractor or policy, or a damaged table.
     Gold follows with the next run.
     """
     from pipelines import medallion
@@ -103,11 +103,7 @@ def write_rebuilt(done: dict[str, Any]) -> None:
 
 
 def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
-    """Print every check on stdout, as a table or JSON; then raise if one failed.
-
-    Raises:
-        TableStateError: A check failed; the error names the first.
-    """
+    """Print every check on stdout, as a table or JSON; then raise a TableStateError for the first that failed."""
     if as_json:
         output.write_json(found)
     else:

@@ -28,7 +28,7 @@ from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from silver.state.request import Erase, Kind, RecordFilter, Request, Reset
+    from silver.state.request import Kind, RecordFilter, Request
 
 QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
@@ -53,14 +53,14 @@ watermark_app.callback(invoke_without_command=True)(need_command)
 @watermark_app.command("show")
 def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
     """Show each stream's watermark: its highest accepted sequence."""
-    from jobs.process.output import write_json
-    from jobs.readers.status import status, tell_left_out, write_streams
+    from jobs.process.output import tell_left_out, write_json
+    from jobs.readers.status import status, write_streams
 
     settings = call.settings()
     found = status(settings.pipeline, Lakehouse.of(settings), with_missing=False, most_streams=limit)
     if call.as_json:
         write_json(found["streams"])
-        tell_left_out(len(found["streams"]), found["stream_count"])
+        tell_left_out(len(found["streams"]), found["stream_count"], "streams")
     else:
         write_streams(found["streams"], found["stream_count"])
 
@@ -77,6 +77,7 @@ def quarantine_list(
     call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""
+    from jobs.process.output import tell_left_out
     from jobs.readers import quarantine
     from silver.state.request import RecordFilter
 
@@ -84,7 +85,7 @@ def quarantine_list(
     wanted = RecordFilter(kind, topic, partition, None, producer, days)
     found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
     call.show(found, lambda _: quarantine.write_held(found, count))
-    quarantine.tell_left_out(len(found), count)
+    tell_left_out(len(found), count, "records")
 
 
 @quarantine_app.command("show")
@@ -100,11 +101,11 @@ def quarantine_show(
     from jobs.readers.why import why_with_record, write_why
 
     lakehouse = Lakehouse.of(call.settings())
-    told, raw = why_with_record(lakehouse, topic, partition, offset)
+    fate, raw = why_with_record(lakehouse, topic, partition, offset)
     if call.as_json:
-        write_json({**told, "record": raw}, is_whole=True)
+        write_json({**fate, "record": raw}, is_whole=True)
         return
-    write_why(told)
+    write_why(fate)
     write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
 
 
@@ -128,11 +129,11 @@ def _add_settling(kind: Kind, description: str) -> None:
         dry_run: DryRun = False,
         call: Call,
     ) -> None:
-        from silver.state.request import RecordFilter
+        from silver.state.request import RecordFilter, Request
 
         filters = RecordFilter(kind_of, topic, partition, None, producer, days)
         wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
-        _decide(call, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run)
+        _decide(call, Request(kind, *named_reason(reason, by), wanted=wanted), is_dry_run=dry_run)
 
 
 _add_settling("release", "Let records into Silver, marked late, or into Gold. The next run audits and publishes them.")
@@ -155,14 +156,14 @@ def watermark_reset(
     call: Call,
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
-    from silver.state.request import Reset
+    from silver.state.request import Request, Reset
 
     if to is None and not new_epoch:
         raise UsageError(
             "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
         )
     reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
-    _decide(call, _request("reset", reason, by, reset=reset), is_dry_run=dry_run)
+    _decide(call, Request("reset", *named_reason(reason, by), reset=reset), is_dry_run=dry_run)
 
 
 def erase(
@@ -177,10 +178,10 @@ def erase(
     call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Their places stay, what they held goes."""
-    from silver.state.request import Erase
+    from silver.state.request import Erase, Request
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
-    _decide(call, _request("erase", reason, by, erase=asked), is_dry_run=dry_run)
+    _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
@@ -213,7 +214,7 @@ def _without_end_of_line(key: bytes) -> bytes:
 
 
 def to_filter(record: tuple[str | None, int | None, int | None], filters: RecordFilter, *, everything: bool) -> RecordFilter:
-    """The records that a release or discard is for: one by its topic, partition and offset, or those that filters select.
+    """Return the filter of a release or discard: one record by its place, or the given filters.
 
     Raises:
         UsageError: None are named, or in more than one way.
@@ -232,26 +233,8 @@ def to_filter(record: tuple[str | None, int | None, int | None], filters: Record
     return RecordFilter(topic=topic, partition=partition, offset=offset) if named[0] else filters
 
 
-def _request(
-    kind: Kind,
-    reason: str,
-    by: str | None,
-    *,
-    wanted: RecordFilter | None = None,
-    reset: Reset | None = None,
-    erase: Erase | None = None,
-) -> Request:
-    from silver.state.request import Request
-
-    return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset, erase=erase)
-
-
 def named_reason(reason: str, by: str | None) -> tuple[str, str]:
-    """A reason, and who gives it: the user of this machine by default.
-
-    Raises:
-        UsageError: The reason is empty.
-    """
+    """Return the reason and the person; UsageError if the reason is empty."""
     if not reason.strip():
         raise UsageError(
             "The reason is empty.", where="--reason", expected="why this is right, in words for those who ask later"
@@ -260,7 +243,7 @@ def named_reason(reason: str, by: str | None) -> tuple[str, str]:
 
 
 def person(by: str | None) -> str:
-    """Who decides: the user of this machine by default."""
+    """Return who decides: the user of this machine by default."""
     import getpass
 
     return by or getpass.getuser()

@@ -96,11 +96,7 @@ def report(
 
 
 def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:
-    """Keep an output from replacing a table's file, such as a commit; the folder of reports may take one.
-
-    Raises:
-        UsageError: The file is under the lakehouse's root.
-    """
+    """Raise a UsageError if the output would replace a table's file, such as a commit. The reports' folder is allowed."""
     root = lakehouse.local_root
     if root is None or output is None:
         return

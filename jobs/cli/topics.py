@@ -30,7 +30,7 @@ def topic_accept(
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
-    """Go on with a topic that was created anew, or lost records before they were read."""
+    """Continue a topic that was recreated, or that lost records before they were read."""
     from jobs.readers import topics
     from pipelines import medallion
     from silver.state.request import RecordFilter, Request

@@ -26,11 +26,7 @@ _KEPT_INCIDENTS = f"""
 
 @dataclass
 class Findings:
-    """The differences between what was sent and what the tables hold.
-
-    Attributes:
-        differences: One sentence each.
-    """
+    """The differences between what was sent and what the tables hold, one sentence each."""
 
     differences: list[str] = field(default_factory=list)
 
@@ -100,8 +96,8 @@ def _compare_watermarks(streams: list[dict[str, Any]], expected: Mapping[int, in
 
 def _check_gate(gate: dict[str, Any] | None, found: Findings) -> None:
     passed = gate is not None and gate["passed"]
-    told = f"{gate['expectations']} expectations, {len(gate['unmet'])} not met" if gate else "it has not run"
-    output.write(f"\nGate: {'passed' if passed else 'FAILED'}; {told}.")
+    expectations = f"{gate['expectations']} expectations, {len(gate['unmet'])} not met" if gate else "it has not run"
+    output.write(f"\nGate: {'passed' if passed else 'FAILED'}; {expectations}.")
     found.expect("the gate passed", observed=passed, expected=True)
 
 

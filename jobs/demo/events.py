@@ -1,6 +1,6 @@
-"""The demo's long stream: planned before it is sent, so that the expected outcome is known without deciding.
+"""The demo's long stream, planned before it is sent, so that the expected outcome is known without deciding.
 
-The same on every machine: sequences 1, 2, 3 and so on, blocks that are sent again, and records without a usable sequence.
+It is the same on every machine: sequences 1, 2, 3 and so on, repeated blocks, and records without a usable sequence.
 """
 
 from __future__ import annotations
@@ -26,14 +26,7 @@ _TURN_RECORDS = 500
 
 
 class Outgoing(NamedTuple):
-    """One record to send.
-
-    Attributes:
-        partition: The target, set here so that the outcome does not depend on a partitioner.
-        key: The record's key.
-        value: The record's value.
-        headers: The record's headers, in their order.
-    """
+    """One record to send. The partition is set here, so that the outcome does not depend on a partitioner."""
 
     partition: int
     key: bytes
@@ -43,11 +36,9 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What goes to one partition: sequences 1, 2, 3 and so on, with interruptions.
+    """What goes to one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
 
     Attributes:
-        partition: The partition.
-        unique: The highest sequence.
         resends: (first, last) of each block that is sent again, in order, right after `last` was sent.
         bad: (after, kind): the sequence after which a bad record is sent, and in which way it is bad, see `bad_headers`.
     """
@@ -59,11 +50,11 @@ class PartitionPlan:
 
     @property
     def resent(self) -> int:
-        """How many records are sent again with the same sequence, key and value."""
+        """The number of records that are sent again with the same sequence, key and value."""
         return sum(last - first + 1 for first, last in self.resends)
 
     def outgoing(self) -> Iterator[Outgoing]:
-        """This partition's records, in the order they are sent."""
+        """Yield this partition's records, in the order they are sent."""
         again = {last: first for first, last in self.resends}
         bad = {after: [kind for place, kind in self.bad if place == after] for after, _ in self.bad}
         for sequence in range(1, self.unique + 1):
@@ -81,15 +72,9 @@ class PartitionPlan:
 
 
 def plan_events(records: int = EVENTS_RECORDS, *, partitions: int = EVENTS_PARTITIONS, seed: int = 1) -> list[PartitionPlan]:
-    """Plan the long stream: on each partition one to three resent blocks, and each kind of bad record once.
+    """Plan the long stream: on each partition one to three repeated blocks, and each kind of bad record once.
 
-    Args:
-        records: How many records in total, including the resent and the bad ones.
-        partitions: How many partitions; records are split evenly, and the first partition gets the rest.
-        seed: Another seed gives other blocks.
-
-    Returns:
-        A plan per partition; a block is 2 % to 8 % of it, 500 to 2,000 records by default.
+    `records` counts all, split evenly; the first partition gets the rest. A block is 2 % to 8 % of a partition.
 
     Raises:
         UsageError: There are fewer than ten records per partition.
@@ -121,7 +106,7 @@ def _plan_partition(rng: random.Random, partition: int, records: int) -> Partiti
 
 
 def events(plans: Iterable[PartitionPlan]) -> Iterator[Outgoing]:
-    """The records of all partitions, interleaved, each partition in its order."""
+    """Yield the records of all partitions, interleaved, each partition in its order."""
     streams = [plan.outgoing() for plan in plans]
     while streams:
         for stream in list(streams):
@@ -132,7 +117,7 @@ def events(plans: Iterable[PartitionPlan]) -> Iterator[Outgoing]:
 
 
 def bad_headers(kind: int, sequence: int) -> list[tuple[str, bytes]]:
-    """Headers without a usable sequence: none, no number, a negative number, or two that disagree.
+    """Return headers without a usable sequence: none, not a number, a negative number, or two that disagree.
 
     >>> [bad_headers(kind, 7) for kind in range(BAD_KINDS)]
     [[], [('seq', b'seven')], [('seq', b'-7')], [('seq', b'7'), ('seq', b'8')]]

@@ -1,7 +1,7 @@
-"""What the demo sends to Kafka, and the expected outcome: how many records are new, sent again, and bad.
+"""The demo's records, and the expected outcome: the number of new, repeated and bad ones.
 
-Three inputs, each the same on every machine: the article's incidents, its simplified form (a name and a number), and a long
-stream of events (`jobs.demo.events`). The expected outcome comes from the plan, never from deciding what is a duplicate.
+The inputs are the article's incidents and a long stream of events (`jobs.demo.events`), the same on every machine. The expected
+outcome comes from the plan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
 INCIDENTS_SCHEMA = "id BIGINT, data STRING"
-NAMES_TOPIC, NAMES_PARTITIONS = "names", 2
 
 _FLUSH_SECONDS = 60
 
@@ -39,16 +38,12 @@ _INCIDENTS = (
 _FIRST_TRY, _SECOND_TRY = _INCIDENTS[:7], _INCIDENTS[3:]
 _INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
 
-_NAMES = (("ada", 0), ("grace", 1), ("linus", 0))
-
 
 @dataclass(frozen=True)
 class Sent:
     """What was sent to both topics, and what the tables must hold.
 
     Attributes:
-        records: All records sent, of both topics.
-        incident_records: Records of the article's example.
         incidents: The ids of each incident, once each, in the order they were first sent.
         classes: Events by the class that they must end in.
         high_watermarks: The highest sequence of each partition of the events.
@@ -62,7 +57,7 @@ class Sent:
 
 
 def incidents() -> list[Outgoing]:
-    """The article's example: incidents A, B and C with data 1 to 7, then 4 to 11 again; 15 records, 11 of them unique.
+    """Return the article's example: incidents A, B and C with data 1 to 7, then 4 to 11 again; 15 records, 11 of them unique.
 
     The key is the incident, the sequence is the field `id` of the JSON value. An incident stays on one partition.
     """
@@ -72,20 +67,8 @@ def incidents() -> list[Outgoing]:
     ]
 
 
-def names() -> list[Outgoing]:
-    """The article's simplified example: the key is a name, the value the sequence: 1 to 9, then 5 to 12, 17 records."""
-    return [
-        Outgoing(partition, name.encode(), b"%d" % number, [])
-        for number in (*range(1, 10), *range(5, 13))
-        for name, partition in [_NAMES[number % len(_NAMES)]]
-    ]
-
-
 def expected(records: int) -> Sent:
-    """What the tables must hold once `send_incidents` and `send_events` have sent all.
-
-    Args:
-        records: How many events, see `plan_events`.
+    """Return what the tables must hold once `send_incidents` and `send_events` have sent all.
 
     Raises:
         UsageError: There are too few records for the events.
@@ -107,10 +90,7 @@ def expected(records: int) -> Sent:
 
 
 def send_incidents(bootstrap_servers: str) -> int:
-    """Create the topic of the incidents, which must not exist, and fill it.
-
-    Returns:
-        How many records were sent.
+    """Create the topic of the incidents, fill it, and return the number of records.
 
     Raises:
         SourceError: The topic exists, or the broker refused something.
@@ -120,10 +100,7 @@ def send_incidents(bootstrap_servers: str) -> int:
 
 
 def send_events(bootstrap_servers: str, records: int) -> int:
-    """Create the topic of the events, which must not exist, and fill it.
-
-    Returns:
-        How many records were sent.
+    """Create the topic of the events, fill it, and return the number of records.
 
     Raises:
         SourceError: The topic exists, or the broker refused something.
@@ -141,20 +118,10 @@ def produce_numbered(
     number_of: Callable[[Outgoing], int | None],
     headers: Headers,
 ) -> int:
-    """Send records as producers with numbers do, one for each partition, and wait until the broker has them all.
+    """Send records by a numbering producer per partition; return their number once the broker has them all.
 
-    Where a number does not rise, the producer has crashed, and the next one sends the same again. A record without a number is
-    somebody else's, and is sent past them.
-
-    Args:
-        bootstrap_servers: The broker.
-        topic: The topic.
-        records: What to send, each partition in its order.
-        number_of: A record's number.
-        headers: What the producers put into headers: the number, or nothing where the value has it.
-
-    Returns:
-        How many were sent.
+    A number that does not rise stands for a crash: the next producer sends the same again. A record without a number comes from
+    another producer. `headers` are what the producers put into headers.
 
     Raises:
         SourceError: The broker refused a record, or did not confirm all of them within a minute.
@@ -191,7 +158,7 @@ def produce_numbered(
 
 
 def sequence_of(record: Outgoing) -> int | None:
-    """The number in an event's header; None if it has no usable one.
+    """Return the number in an event's header; None if it has no usable one.
 
     >>> sequence_of(Outgoing(0, b"", b"", [("seq", b"7")])), sequence_of(Outgoing(0, b"", b"", [("seq", b"-7")]))
     (7, None)
@@ -205,10 +172,7 @@ def _id_of(record: Outgoing) -> int:
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records with an idempotent producer, and wait until the broker has them all.
-
-    Returns:
-        How many were sent.
+    """Send records with an idempotent producer; return their number once the broker has them all.
 
     Raises:
         SourceError: The broker refused a record, or did not confirm all of them within a minute.
@@ -228,14 +192,9 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> 
 
 
 def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records, and wait until the broker has them all.
+    """Send records, wait until the broker has them all, and return their number.
 
-    Returns:
-        How many were sent.
-
-    Raises:
-        KafkaException: The broker refused a record.
-        TimeoutError: It did not confirm all of them within a minute.
+    Raises KafkaException if the broker refused one, TimeoutError if it did not confirm all within a minute.
     """
     refusals: list[KafkaError] = []
 
@@ -246,7 +205,20 @@ def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
     sent = 0
     for record in records:
         sent += 1
-        _produce(client, topic, record, on_delivery)
+        is_sent = False
+        while not is_sent:
+            try:
+                client.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=on_delivery,
+                    headers=list(record.headers),
+                )
+                is_sent = True
+            except BufferError:  # the client is ahead of the broker
+                client.poll(0.1)
     unconfirmed = client.flush(_FLUSH_SECONDS)
     if refusals:
         raise KafkaException(refusals[0])
@@ -263,22 +235,3 @@ def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
         expected="every record confirmed by the broker",
         next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
     )
-
-
-def _produce(
-    producer: Producer, topic: str, record: Outgoing, on_delivery: Callable[[KafkaError | None, Message], None]
-) -> None:
-    while True:
-        try:
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                record.partition,
-                on_delivery=on_delivery,
-                headers=list(record.headers),
-            )
-        except BufferError:  # the producer is ahead of the broker
-            producer.poll(0.1)
-        else:
-            return

@@ -54,11 +54,7 @@ value: {{format: json, schema: "{EVENTS_SCHEMA}"}}
 def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
     """Start a broker, send records, run both pipelines twice, and print what their tables hold next to what was sent.
 
-    The broker is always stopped; tables and configs stay.
-
-    Args:
-        into: The folder for tables and configs, which must be empty or new; a new temporary one by default.
-        records: Records of the stream `events`, at least ten per partition.
+    The broker is always stopped; tables and configs stay in `into`, which must be empty or new, by default a temporary folder.
 
     Raises:
         UsageError: The folder is not empty.
@@ -126,11 +122,7 @@ def _broker(report: Report) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _sending(servers: str, records: int, report: Report) -> Iterator[dict[str, Future[int]]]:
-    """Begin to send, from a process of its own as producers are, first the incidents: their pipeline runs meanwhile.
-
-    Yields:
-        By stream, how many records were sent, once they all are.
-    """
+    """Send from a separate process, first the incidents; yield the number of records per stream as futures."""
     report.event("producers.starting")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_demo) as producers:
         try:

@@ -1,4 +1,1 @@
-"""What every command and job shares: settings, a session, results on stdout, an exit code.
-
-The entry is `exit_codes.invoke`.
-"""
+"""What every command and job shares: settings, a session, results on stdout, an exit code by `exit_codes.invoke`."""

@@ -16,8 +16,7 @@ _MODE = 0o777
 def whole(file: Path, *, mode: int | None = None) -> Iterator[Path]:
     """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
 
-    A file that is replaced keeps its mode; a new one gets `mode`, or by default what the umask leaves. Anything but a regular
-    file (a pipe, a device) is written directly.
+    A replaced file keeps its mode; a new one gets `mode`, or the umask's. A pipe or device is written directly.
 
     Raises:
         UsageError: The file cannot be written.

@@ -28,22 +28,19 @@ if TYPE_CHECKING:
 _is_in_python: ContextVar[bool] = ContextVar("is_in_python", default=False)
 
 is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
-"""Whether only what failed is reported."""
 
 is_verbose: ContextVar[bool] = ContextVar("is_verbose", default=False)
-"""Whether every event is reported as a line, and Spark's own warnings beside its errors."""
 
 
 @contextlib.contextmanager
 def called_from_python(spark: SparkSession | None) -> Iterator[None]:
     """Within the block, commands are a library: they use the caller's session, and report to Python's log instead of stderr.
 
-    Args:
-        spark: The caller's session; None to open one where one is needed.
+    Without a session, one is opened where it is needed.
 
     Raises:
         ToolError: The session lacks Delta; see `lakehouse.spark.session.given`.
-        TidemarkError: What the block raised; no secret that this process has resolved is in it or in what caused it.
+        TidemarkError: What the block raised, without any secret that this process has resolved.
     """
     token = _is_in_python.set(True)
     try:
@@ -62,11 +59,7 @@ def _given(spark: SparkSession | None) -> contextlib.AbstractContextManager[None
 
 
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
-    """Load and validate the settings that the flags name.
-
-    Args:
-        config: The config's file, or what it would hold.
-        overrides: What overrides it: as flags have it, KEY=VALUE, or each value by its dotted key.
+    """Load and validate the settings from a file or its content; overrides are KEY=VALUE, or values by dotted key.
 
     Raises:
         ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
@@ -109,11 +102,7 @@ def reporting() -> Iterator[Report]:
 def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_short: bool = False) -> SparkSession:
     """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
 
-    Args:
-        lakehouse: The tables that it has to reach.
-        report: Is told when it is there.
-        app_name: Its name.
-        is_short: See `lakehouse.spark.session.open_session`.
+    `is_short`: see `lakehouse.spark.session.open_session`.
 
     Raises:
         ToolError: Java or the jars are missing.
@@ -129,30 +118,22 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_shor
     return spark
 
 
-@contextlib.contextmanager
 def open_job(
     config: Config,
     overrides: Sequence[str] | Mapping[str, str] | None,
     *,
     is_little: Callable[[Settings], bool] = is_small,
-) -> Iterator[Job]:
-    """Open a job with the settings that the flags name.
+) -> contextlib.AbstractContextManager[Job]:
+    """Open a job with the settings of `load_settings`.
 
-    Args:
-        config: The config's file, or its content.
-        overrides: Of single keys.
-        is_little: Asked before a session is started, unless a caller's process goes on with it: see `jobs.process.little`.
-
-    Raises:
-        ConfigError: See `load_settings`.
+    `is_little` is called before a session starts, but not for a caller's process: see `jobs.process.little`.
     """
-    with job_of(load_settings(config, overrides), is_little=is_little) as job:
-        yield job
+    return job_of(load_settings(config, overrides), is_little=is_little)
 
 
 @contextlib.contextmanager
 def job_of(settings: Settings, *, is_little: Callable[[Settings], bool] = is_small) -> Iterator[Job]:
-    """Open a job with settings that are loaded already; see `open_job`."""
+    """Open a job with loaded settings; see `open_job`."""
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 

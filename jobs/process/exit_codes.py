@@ -33,7 +33,7 @@ _INTERRUPT_SECONDS = 10
 _REPEAT_SECONDS = 0.1
 
 _commands = functools.cache(typer.main.get_command)
-"""The commands of an app, built once for a process: that takes longer than most of them."""
+"""The commands of an app, built once for a process."""
 
 # Base class of the command line parser's errors, whether typer bundles click or imports it.
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -42,14 +42,14 @@ known_secrets: set[str] = set()
 """Every secret that this process's configs resolved: the text of any error may hold one."""
 
 _open_sessions: list[SparkSession] = []
-"""The sessions whose work Ctrl-C and SIGTERM interrupt."""
+"""Sessions that Ctrl-C and SIGTERM interrupt."""
 
 _on_signal: list[Callable[[int, FrameType | None], None]] = []
-"""The handler of the action that runs; empty in a process that handles signals itself."""
+"""The handler of the running action; empty in a process that handles signals itself."""
 
 
 class Interrupted(BaseException):
-    """Ctrl-C was pressed. It is no `KeyboardInterrupt`, because py4j logs the traceback of one."""
+    """Ctrl-C was pressed. Not a `KeyboardInterrupt`, because py4j logs its traceback."""
 
 
 class Terminated(BaseException):
@@ -81,11 +81,11 @@ def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
 def exit_code_of(action: Callable[[], int | None]) -> int:
     """Run an action and turn its outcome into an exit code: the one place where every exception ends.
 
-    A `TidemarkError` prints its message on stderr, without a traceback, unless a run's report has done so. An unexpected
-    exception prints its traceback and a line on what it means. No secret that this process has resolved is printed.
+    A `TidemarkError` prints its message on stderr, unless a run's report has done so. Another exception prints its traceback.
+    No secret that this process has resolved is printed.
 
-    Returns:
-        0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 if stdout is closed.
+    Returns 0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 if stdout is
+    closed.
     """
     try:
         with _ending_on_signals():
@@ -105,19 +105,14 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
     except Exception as error:  # noqa: BLE001 -- the job's edge
         meaning = "The tables are as they were, or the next run finishes them."
         # Scrubbed before it is escaped: a secret that holds a line end would not be found afterwards.
-        told = part_of_error(scrub_text(traceback.format_exc()))
-        code = _complain(f"{told}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
+        text = part_of_error(scrub_text(traceback.format_exc()))
+        code = _complain(f"{text}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
     return code
 
 
 @contextlib.contextmanager
 def best_effort(report: Report, name: str) -> Iterator[None]:
-    """Keep a side task from failing the run: report its exception as the event `<name>_failed`, and carry on.
-
-    Args:
-        report: Receives the event.
-        name: The task, for example `watch.metrics`.
-    """
+    """Keep a side task, such as `watch.metrics`, from failing the run: report its exception as `<name>_failed`."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- the job's edge
@@ -128,15 +123,14 @@ def best_effort(report: Report, name: str) -> Iterator[None]:
 def is_console_script() -> bool:
     """Whether this process is one of our console scripts, by the file name of its main module.
 
-    An installer turns an entry point into `sys.exit(main())`. A wheel task calls the same function in a process of the
-    platform, which has another main module.
+    A wheel task calls the same functions in a process with another main module.
     """
     main = getattr(sys.modules["__main__"], "__file__", None)
     return main is not None and Path(main).stem.startswith("tidemark-")
 
 
 def scrub_text(text: str) -> str:
-    """The text without any secret that this process has resolved."""
+    """Mask every secret that this process has resolved."""
     from lakehouse.run.reporting import scrubber
 
     return str(scrubber(known_secrets)(text))
@@ -144,17 +138,15 @@ def scrub_text(text: str) -> str:
 
 @contextlib.contextmanager
 def errors_scrubbed() -> Iterator[None]:
-    """Mask every secret that this process has resolved in what the block raises: its caller prints the traceback.
+    """Mask every resolved secret in an error of the block, as its caller prints the traceback.
 
-    Raises:
-        TidemarkError: The block raised one, or something else whose text, or that of its cause, holds a secret.
-        Exception: The block raised it.
+    Another error whose text, or that of its cause, holds a secret becomes a TidemarkError.
     """
     try:
         yield
     except Exception as error:
-        told = traceback.format_exc()
-        if scrub_text(told) == told:
+        text = traceback.format_exc()
+        if scrub_text(text) == text:
             raise
         if not isinstance(error, TidemarkError):
             error = TidemarkError(f"Unexpected {type(error).__name__}.", observed=scrub_text(str(error)))
@@ -168,7 +160,7 @@ def errors_scrubbed() -> Iterator[None]:
 def end_with_process(spark: SparkSession) -> None:
     """Interrupt a session's work when Ctrl-C or SIGTERM ends the process.
 
-    Call this once the session is there: as it starts, Spark sets a SIGINT handler that calls the JVM in the middle of a call.
+    Call it after the session has started: Spark then sets a SIGINT handler that calls the JVM in the middle of a call.
     """
     _open_sessions.append(spark)
     if _on_signal:
@@ -192,8 +184,8 @@ def _complain(text: str, code: int) -> int:
 def _ending_on_signals() -> Iterator[None]:
     """Make Ctrl-C raise `Interrupted` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
 
-    By default SIGTERM kills the process. Python ignores what a finalizer or its garbage collector raises. A signal that arrives
-    there is sent again.
+    By default SIGTERM kills the process. Python ignores an exception raised in a finalizer or its garbage collector; a signal
+    that arrives there is sent again.
     """
     ending: list[type[BaseException]] = []
 

@@ -17,7 +17,6 @@ DEFAULT_CONFIG = Path("tidemark.yml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 MOST_ROWS = 1_000
-"""Streams or records that a command lists by default."""
 Limit = Annotated[
     int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
 ]
@@ -42,7 +41,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes 
 
 
 def command_line(name: str, config: Path) -> str:
-    """A command with its config, as a shell takes it.
+    """Return a command with its config, quoted for a shell.
 
     >>> command_line("plan", Path("tidemark.yml")), command_line("plan", Path("my orders.yml"))
     ('tidemark plan', "tidemark plan --config 'my orders.yml'")

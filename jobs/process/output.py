@@ -32,7 +32,7 @@ _SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
 def write(text: str) -> None:
-    """Write a result to stdout, ending in a newline. Newlines in it are kept: the caller has escaped any foreign text."""
+    """Write a result to stdout, ending in a newline. Newlines are kept: the caller has escaped any foreign text."""
     _put(printable(text, keeps="\n"))
 
 
@@ -80,7 +80,7 @@ def _scalar(value: Any) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as text: empty for null, JSON for nested values.
+    """Return a value as text: empty for null, JSON for nested values.
 
     >>> cell(None), cell([{"key": "seq", "value": b"7"}]), cell(True)
     ('', '[{"key": "seq", "value": "7"}]', 'true')
@@ -92,7 +92,7 @@ def cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    r"""A value as text for people: truncated, with control characters escaped.
+    r"""Return a value as text for people: truncated, with control characters escaped.
 
     >>> shown("red\x1b[31m"), shown("x" * 3000)[-22:]
     ('red\\x1b[31m', 'xx… (3,000 characters)')
@@ -101,7 +101,7 @@ def shown(value: Any) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A time in UTC as a sentence says it, to the second; empty for null.
+    """Return a time in UTC, to the second; empty for null.
 
     >>> moment(datetime(2026, 11, 21, 9, 0, 5, 123))
     '2026-11-21 09:00:05 UTC'
@@ -110,15 +110,21 @@ def moment(value: datetime | None) -> str:
 
 
 def tell(value: Any, text: str, *, as_json: bool) -> None:
-    """Print one of our own results in full on stdout: as JSON, or as text that says the same."""
+    """Print one of our own results in full on stdout, as JSON or text."""
     if as_json:
         write_json(value, is_whole=True)
     else:
         write(text)
 
 
+def tell_left_out(shown: int, count: int, what: str) -> None:
+    """Print on stderr how many streams or records a list leaves out, if any."""
+    if shown < count:
+        sys.stderr.write(f"{shown:,} of {count:,} {what}; --limit {count} shows all.\n")
+
+
 def write_json(value: Any, *, is_whole: bool = False) -> None:
-    """Print one JSON value on stdout; long texts in it are truncated, see `lakehouse.escape`, unless `is_whole`."""
+    """Print one JSON value on stdout; long texts are truncated, see `lakehouse.escape`, unless `is_whole`."""
     found = plain(value)
     write(json_text(found if is_whole else brief(found), indent=2))
 
@@ -164,11 +170,7 @@ def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
 
 @contextlib.contextmanager
 def into(file: Path | None) -> Iterator[None]:
-    """Redirect stdout to a file within the `with` block; None leaves it as it is.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Redirect stdout to a file within the block; None does nothing. UsageError if the file cannot be written."""
     if file is None:
         yield
         return
@@ -177,25 +179,25 @@ def into(file: Path | None) -> Iterator[None]:
 
 
 def write_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Print what was checked on stdout: a line per check, and where it failed what was expected and comes next; or JSON."""
+    """Print checks on stdout, as lines or JSON; a failed one with what was expected and comes next."""
     if as_json:
         write_json(findings)
         return
     width = max(len(each.name) for each in findings) + 2
     for each in findings:
-        told = [f"{'ok' if each.ok else 'NO'}  {shown(each.name):<{width}}{shown(each.observed)}"]
+        lines = [f"{'ok' if each.ok else 'NO'}  {shown(each.name):<{width}}{shown(each.observed)}"]
         if not each.ok:
-            told += [f"{'':<{width + 4}}expected: {shown(each.expected)}", f"{'':<{width + 4}}next: {shown(each.next_step)}"]
-        write("\n".join(told))
+            lines += [f"{'':<{width + 4}}expected: {shown(each.expected)}", f"{'':<{width + 4}}next: {shown(each.next_step)}"]
+        write("\n".join(lines))
 
 
 def write_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, is_exact: bool = False
 ) -> None:
-    """Print a table on stdout: at most a thousand rows, with long values truncated, and times to the second unless `is_exact`.
+    """Print a table on stdout: at most a thousand rows, long values truncated, and times to the second unless `is_exact`.
 
-    A table wider than the terminal, in files and pipes than a hundred columns, has its headings over several lines. On a
-    terminal too narrow even for that, each row becomes a list of its columns.
+    A table wider than the terminal, or than a hundred columns in a file, breaks its headings into lines. On a terminal too
+    narrow even for that, each row becomes a list of its columns.
     """
     from rich.console import Console
 
@@ -248,7 +250,7 @@ def _width(view: Table) -> int:
 
 
 def _stacked(heading: str, place: int, cells: list[list[tuple[str, Any]]]) -> str:
-    """A heading broken after underscores and at spaces, to be no wider than the cells below it where that can be."""
+    """Break a heading after underscores and at spaces to the width of the cells below it."""
     parts = re.findall(r"[^_ ]+_?|_", heading) or [heading]
     width = max([*map(len, parts), *(len(row[place][0]) for row in cells)], default=0)
     lines = [""]

@@ -1,46 +1,36 @@
-"""SQL over the tables, wherever they are.
-
-DuckDB reads tables in files that it reaches, and starts no JVM. A Spark session reads the others.
-"""
+"""SQL over the tables: DuckDB reads tables in files, without a JVM; a Spark session reads the others."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
 
-    from jobs.readers.answer import Answer, Tables
+    from jobs.readers.answer import Answer
+    from jobs.readers.files import Database
+    from jobs.readers.in_spark import Session
     from lakehouse.table import Lakehouse
 
 
-@contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Tables]:
-    """Open the tables and `lakehouse.contracts.views`; closed at the end. Times are UTC.
-
-    Args:
-        lakehouse: Where the tables are.
-        names: The tables and views that are needed; all by default.
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> AbstractContextManager[Database | Session]:
+    """Open the tables and `lakehouse.contracts.views`, or those that `names` lists; closed at the end. Times are UTC.
 
     Raises:
-        ToolError: What reads them is not installed.
+        ToolError: The tool that reads them is not installed.
         TidemarkError: They cannot be read.
     """
     if lakehouse.is_in_files:
         from jobs.readers import files
 
-        with files.connect(lakehouse, names) as found:
-            yield found
-    else:
-        from jobs.readers import in_spark
+        return files.connect(lakehouse, names)
+    from jobs.readers import in_spark
 
-        with in_spark.connect(lakehouse) as named:
-            yield named
+    return in_spark.connect(lakehouse)
 
 
-@contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[Answer]:
     """Run a user's query over the tables and views; read the answer inside the `with` block.
 
     DuckDB takes its own SQL, a session Spark's. The query can only read tables.
@@ -52,10 +42,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     if lakehouse.is_in_files:
         from jobs.readers import files
 
-        with files.run_query(lakehouse, query) as answer:
-            yield answer
-    else:
-        from jobs.readers import in_spark
+        return files.run_query(lakehouse, query)
+    from jobs.readers import in_spark
 
-        with in_spark.run_query(lakehouse, query) as named:
-            yield named
+    return in_spark.run_query(lakehouse, query)

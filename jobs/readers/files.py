@@ -1,7 +1,7 @@
-"""Tables in files, in a folder or in an object store, read without Spark: DuckDB, a view per table. Starts no JVM.
+"""Tables in files, in a folder or in an object store, read without Spark: DuckDB, a view per table.
 
-Tables in a local folder are read by DuckDB's Delta extension, those in an object store by delta-rs and Arrow, with the
-credentials of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for some.
+DuckDB's Delta extension reads tables in a local folder. delta-rs and Arrow read those in an object store, with the credentials
+of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for credentials.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 
 from jobs.readers import sql_guard
-from jobs.readers.answer import FETCHED_ROWS, not_there_yet
+from jobs.readers.answer import FETCHED_ROWS, Answer, not_there_yet
 from jobs.readers.sql_guard import sql_text
 from lakehouse.contracts import views
 from lakehouse.delta.stored_files import table_names
@@ -28,7 +28,6 @@ from lakehouse.table import Lakehouse, Table
 from lakehouse.uri import path_in_store
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyarrow.fs import FileSystem
 
     from lakehouse.storage.store import Storage
@@ -46,53 +45,27 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _COLUMNS_MAY_BE_RENAMED = 2
+"""Delta's reader version of column mapping. From 3 on, the log lists features, which delta-rs checks."""
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 _NO_TABLE_OF_OURS = re.compile(r'\nDid you mean "(?:pg_|duckdb_|sqlite_)\w*"\?')
-"""What DuckDB proposes where nothing of ours is near."""
-"""The Delta reader version that introduced column mapping. From 3 on, the log lists it as a feature, which delta-rs checks."""
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """An answer that is fetched as it is read."""
-
-    columns: list[str]
-    result: duckdb.DuckDBPyConnection
-
-    @property
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        while batch := self.result.fetchmany(FETCHED_ROWS):
-            yield from batch
-
-    def arrow(self) -> pa.RecordBatchReader:
-        return self.result.to_arrow_reader(FETCHED_ROWS)
 
 
 @dataclass(frozen=True)
 class Database:
-    """A DuckDB with a view per table and per view of the contract.
-
-    Attributes:
-        names: The tables that exist.
-        connection: The database.
-    """
+    """A DuckDB with a view per existing table (`names`) and per view of the contract."""
 
     names: Collection[str]
     connection: duckdb.DuckDBPyConnection
 
     def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """See `jobs.readers.answer.Tables`."""
+        """Return the rows of one of our own queries; each of `parameters` occurs in it as `$name`."""
         result = self.connection.execute(query, parameters)
         columns = [column[0] for column in result.description or []]
         return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
-    """The existing Delta tables, Gold models included, by name.
-
-    Raises:
-        TidemarkError: The object store cannot be read.
-    """
+    """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
     is_local = lakehouse.local_root is not None
     with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
         return {name: lakehouse.table(name) for name in table_names(lakehouse) or []}
@@ -116,44 +89,30 @@ def _store_errors_named(location: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database]:
-    """Open a DuckDB with a view per existing table, and `lakehouse.contracts.views`; closed at the end. Times are UTC.
-
-    Args:
-        lakehouse: Where the tables are.
-        names: The tables and views that are needed; all by default.
-
-    Raises:
-        ToolError: DuckDB's Delta extension is not installed.
-        TidemarkError: A table exists but cannot be read.
-    """
+    """Open a DuckDB with a view per existing table and per view of the contract; see `jobs.readers.database.connect`."""
     found = tables(lakehouse)
     with _opened(lakehouse, found, names, _add_view) as database:
         yield Database(found.keys(), database)
 
 
 @contextlib.contextmanager
-def _spills() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+    """Run a query; see `jobs.readers.database.run_query`. A UsageError lists the tables.
 
-
-@contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
-    """Run a query over the tables and views; read the answer inside the `with` block.
-
-    The query can open no file, to read or to write: DuckDB is given the rows, not the folder that holds them.
-
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist; the error lists
-            the tables.
-        TidemarkError: The query failed while it ran.
+    The query can open no file: DuckDB gets the rows, not the folder that holds them.
     """
     known = tables(lakehouse)
     with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
         sql_guard.fence(database)
         sql_guard.require(database, query)
         result = database.execute(query)
-        yield _Answer([column[0] for column in result.description], result)
+        columns = [column[0] for column in result.description]
+        yield Answer(columns, _fetched(result), partial(result.to_arrow_reader, FETCHED_ROWS))
+
+
+def _fetched(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := result.fetchmany(FETCHED_ROWS):
+        yield from batch
 
 
 @contextlib.contextmanager
@@ -164,7 +123,8 @@ def _opened(
     add: Callable[[duckdb.DuckDBPyConnection, Table], None],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
-    with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
+    folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
+    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         if lakehouse.storage is not None:
@@ -178,7 +138,7 @@ def _opened(
 
 
 def _named(query: str, known: Collection[str]) -> set[str] | None:
-    """The tables and views whose names occur in a query; None for all. Opening one costs a read of its log."""
+    """Return the tables and views that a query names; None for all. Opening one costs a read of its log."""
     text = query.casefold()
     if any(word in text for word in _CATALOG_WORDS):
         return None
@@ -204,7 +164,6 @@ def _extension() -> Path:
 
 
 def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage, files: FileSystem) -> None:
-    """Add a table of an object store under its name, read by Arrow."""
     from deltalake import DeltaTable
     from pyarrow.fs import SubTreeFileSystem
 
@@ -217,7 +176,7 @@ def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Stor
 def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
 
-    A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
+    A table with deletion vectors of another writer is copied into the database instead.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError

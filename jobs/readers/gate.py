@@ -48,7 +48,7 @@ def write_gate_decision(done: dict[str, Any]) -> None:
 
 
 def decided(decision: dict[str, Any]) -> str:
-    """A decision in words.
+    """Return a decision in words.
 
     >>> decided({"decision": "released", "decided_by": "ann", "decided_at": None, "reason": "looked at"})
     'released by ann: looked at'

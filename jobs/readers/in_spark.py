@@ -1,7 +1,4 @@
-"""Tables that are read through a Spark session: those of a catalog, and those under a root that only Spark reaches.
-
-The session is the platform's, a Spark Connect server's, or one that is started.
-"""
+"""Tables that are read through a Spark session: those of a catalog, or under a root that only Spark reaches."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from jobs.process.context import open_session, reporting
-from jobs.readers.answer import Arrived
+from jobs.readers.answer import FETCHED_ROWS, Answer
 from jobs.readers.spark_sql import statement, translated, wrong
 from lakehouse.contracts import views
 from lakehouse.delta import tables
@@ -27,25 +24,21 @@ from lakehouse.table import TABLE_NAMES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    import pyarrow as pa
+
     from lakehouse.table import Lakehouse
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session in which the tables of a lakehouse have their bare names.
-
-    Attributes:
-        names: The tables, and the views beside them.
-        spark: The session.
-        made: The temporary views that queries have made.
-    """
+    """A session in which the tables and views of a lakehouse have their bare names; `made` are its temporary views."""
 
     names: Collection[str]
     spark: SparkSession
     made: set[str] = field(default_factory=set)
 
     def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """See `jobs.readers.answer.Tables`."""
+        """Return the rows of one of our own queries, in DuckDB's SQL; each of `parameters` occurs in it as `$name`."""
         text, name = translated(query, parameters or {})
         if name is not None:
             self.spark.sql(text).createOrReplaceTempView(name)
@@ -57,12 +50,7 @@ class Session:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse) -> Iterator[Session]:
-    """Open the tables of a lakehouse; the session's names are what they were, at the end.
-
-    Raises:
-        ToolError: Java or the jars are missing.
-        TidemarkError: The catalog has no such schema, or the session may not read it.
-    """
+    """Open the tables of a lakehouse, see `jobs.readers.database.connect`; at the end the session's names are as before."""
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
     with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
@@ -75,7 +63,6 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _schema(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
-    """Make the schema of a lakehouse the current one."""
     before = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     try:
         _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
@@ -92,7 +79,7 @@ def _use(spark: SparkSession, catalog: str, schema: str) -> None:
 
 @contextlib.contextmanager
 def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
-    """Name the tables under a root, and the views over them. Gold models are not among them: a root has no list."""
+    """Name the tables under a root, and the views over them, but no Gold models: a root has no list of them."""
     made: list[str] = []
     try:
         for name in TABLE_NAMES:
@@ -128,21 +115,24 @@ def _spark_errors_named(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Arrived]:
-    """Run a user's query in Spark's SQL, with the same limits as a Gold model; it may name other tables of its catalogs.
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+    """Run a query in Spark's SQL, see `jobs.readers.database.run_query`, with the limits of a Gold model.
 
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
-        TidemarkError: The query failed while it ran.
+    It may name other tables of its catalogs.
     """
     with connect(lakehouse) as session:
         try:
             beyond = partial(beyond_tables, session.spark, is_in_catalog=lakehouse.root is None)
             checked = statement(query, beyond)
             with no_file_relations(session.spark):
-                answer = Arrived(session.spark.sql(checked).toArrow())
+                found = session.spark.sql(checked).toArrow()
         except (AnalysisException, ParseException) as error:
             raise wrong(query, error, session.names) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
-        yield answer
+        yield Answer(found.column_names, _rows_of(found), partial(found.to_reader, FETCHED_ROWS))
+
+
+def _rows_of(found: pa.Table) -> Iterator[tuple[Any, ...]]:
+    for batch in found.to_batches(FETCHED_ROWS):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -18,22 +18,14 @@ _SHOWN = 5
 
 
 class Position(NamedTuple):
-    """Silver's position in a partition.
-
-    Attributes:
-        high_watermark: The highest of its producers' watermarks; None until a record is accepted.
-        last_offset: The last Kafka offset that was decided, inclusive.
-    """
+    """Silver's position in a partition: its highest watermark, None before the first record, and its last decided offset."""
 
     high_watermark: int | None
     last_offset: int
 
 
 def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Position]:
-    """Silver's position in each partition that Kafka has now, by topic and partition.
-
-    Args:
-        streams: Rows of `silver_watermarks`, or of its partitions.
+    """Return Silver's position in each partition that Kafka has now, from rows of `silver_watermarks` or of its partitions.
 
     >>> stream = {"topic": "t", "partition": 0, "high_watermark": 7, "last_offset": 9}
     >>> positions([stream, {**stream, "high_watermark": None, "last_offset": 12}])
@@ -52,19 +44,14 @@ def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Pos
 
 
 def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How many offsets of each partition Silver has not decided yet.
+    """Return the offsets of each partition that Silver has not decided yet; `streams` as `positions` takes them.
 
     Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
 
-    Args:
-        kafka: Where the topics are.
-        streams: Rows of `silver_watermarks`, or of its partitions.
-
     Returns:
-        A row per partition that Kafka has, by topic and partition: topic, partition, last_offset (the last one that Silver
-        decided, inclusive; None before the first), end_offset (the one that the next record gets), lag (offsets that
-        can be read), open_transaction (the first offset of the earliest open transaction, where reading ends; None if none is
-        open).
+        A row per partition that Kafka has: topic, partition, last_offset (the last decided one; None before the first),
+        end_offset (of the next record), lag (offsets that can be read), open_transaction (the first offset of the earliest open
+        transaction, where reading ends, or None).
 
     Raises:
         LookError: No broker can be queried, or a partition has no leader.
@@ -82,12 +69,7 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
-    """Add the lag behind Kafka to a status.
-
-    Returns:
-        The status, with `lag`, see `lags`; None if no broker could be queried, and `lag_unknown` then says why;
-        `topics_not_found`, those of the config that Kafka does not have, or this login may not see.
-    """
+    """Add to a status `lag`, see `lags`, or None and `lag_unknown` if no broker could be queried; and `topics_not_found`."""
     try:
         rows = lags(kafka, found["partitions"])
     except metadata.LookError as error:
@@ -97,7 +79,7 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
 
 
 def lag_sentence(found: dict[str, Any]) -> str:
-    """The total lag in words.
+    """Return the total lag in words.
 
     >>> held = {"topic": "t", "partition": 3, "lag": 0, "open_transaction": 17}
     >>> for rows in [{"lag": 1500, "open_transaction": None}, {"lag": 0, "open_transaction": None}], [held]:

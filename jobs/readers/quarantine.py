@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -50,18 +49,9 @@ _KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
 
 
 def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """List the records waiting in quarantine, ordered by offset, each with the time its load was claimed.
+    """List at most `most` records that wait in quarantine, by offset, each with its load's claim time; and their total.
 
-    Those kept out of Silver come first, then, as class `unmet`, those that an expectation kept out of Gold.
-
-    Args:
-        lakehouse: Where the tables are.
-        wanted: Which records.
-        most: The maximum number of records to return; None for all.
-
-    Returns:
-        The records, and how many wait in total.
-
+    Records kept out of Silver come first, then, as class `unmet`, those that an expectation kept out of Gold.
     """
     filters = asdict(wanted)
     classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
@@ -78,12 +68,6 @@ def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None)
             count += len(aside) if most is None else tables.rows(_KEPT_ASIDE_COUNT, filters)[0]["held"]
             found += aside
     return [{name: value for name, value in row.items() if name != "held"} for row in found], count
-
-
-def tell_left_out(shown: int, count: int) -> None:
-    """Say on stderr how many records the list leaves out, if any."""
-    if shown < count:
-        sys.stderr.write(f"{shown:,} of {count:,} records; --limit {count} lists all.\n")
 
 
 def write_held(found: list[dict[str, Any]], count: int) -> None:

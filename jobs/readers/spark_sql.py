@@ -20,11 +20,9 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", r
 
 
 def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
-    """The statement to run: described as it is, everything else in brackets, so that it can only be a query.
+    """Return the statement to run: a DESCRIBE unchanged, everything else in brackets, so that it can only be a query.
 
-    Args:
-        query: What the user wrote.
-        beyond_tables: What a query reads or calls beyond tables, None if nothing.
+    `beyond_tables` names what a query reads or calls beyond tables, or None.
 
     Raises:
         UsageError: It does more than read tables.
@@ -42,7 +40,7 @@ def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
 
 
 def wrong(query: str, error: Exception, names: Collection[str]) -> UsageError:
-    """The error for a user's query that cannot be answered: its syntax, or a name that is not there."""
+    """Return the error for a user's query with wrong syntax, or a name that does not exist."""
     return UsageError(
         "The query cannot be answered.",
         where=f"query: {query}",
@@ -53,11 +51,10 @@ def wrong(query: str, error: Exception, names: Collection[str]) -> UsageError:
 
 
 def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
-    """One of our queries in Spark's SQL, and the name of the temporary table that it makes, if it makes one.
+    """Translate one of our queries to Spark's SQL; and the name of the temporary table that it makes, or None.
 
-    The views that it names are part of it: those beside the tables may be older.
-
-    The parameters are put in as literals: with Delta's parser, Spark 4.2 does not bind them.
+    The views that it names become part of it: those in the catalog may be older. Parameters become literals: with Delta's
+    parser, Spark 4.2 does not bind them.
 
     >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
     ("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)", None)
@@ -78,7 +75,7 @@ def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | No
 
 
 def _literal(value: Any) -> str:
-    """A parameter's value in Spark's SQL. A text as bytes: nothing in it is then read as SQL, or as a variable.
+    """Write a parameter as a literal; a text as bytes, so that nothing in it is read as SQL.
 
     >>> _literal([7, None, "a"]), _literal(datetime.fromisoformat("2026-11-21T09:00:00+00:00"))
     ("array(7, NULL, CAST(X'61' AS STRING))", "TIMESTAMP '2026-11-21T09:00:00+00:00'")

@@ -1,7 +1,6 @@
-"""Keep a query of `tidemark sql` from writing and from reaching out: restrict its statements, and let it open nothing.
+"""Keep a query of `tidemark sql` from writing and from opening files or addresses. Knows DuckDB only.
 
-Knows DuckDB only. Either guard would suffice: `require` refuses what is not known to only read, and what gets past it finds no
-file system and no network (`fence`).
+Either guard would suffice: `require` refuses what is not known to only read, and `fence` removes files and network.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TABLE_FUNCTIONS = frozenset(
         *("icu_calendar_names", "pg_timezone_names", "pragma_table_info", "pragma_version"),
     }
 )
-"""The table functions that a query may call: they make rows from their arguments, or describe this database."""
+"""Table functions that a query may call: they make rows from their arguments, or describe this database."""
 
 SYSTEM_VIEWS = frozenset(
     {
@@ -40,7 +39,7 @@ SYSTEM_VIEWS = frozenset(
         *("duckdb_columns", "duckdb_tables", "duckdb_types", "duckdb_views", "sqlite_master"),
     }
 )
-"""DuckDB's own views that a query may read: they describe our tables. The others tell settings (`pg_settings`), logs, files."""
+"""DuckDB's own views that a query may read: they describe our tables. Others show settings, logs or files."""
 
 REFUSED_FUNCTIONS = frozenset(
     {
@@ -50,14 +49,14 @@ REFUSED_FUNCTIONS = frozenset(
         *("nextval", "currval", "setseed", "sleep_ms", "pg_sleep"),  # are not part of reading tables
     }
 )
-"""Scalar functions and macros that a query may not call. A test checks that all others of DuckDB's have been reviewed."""
+"""Scalar functions and macros that a query may not call. A test checks that all others of DuckDB's were reviewed."""
 
 _STATEMENTS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?(\s*\(\s*format\s+\w+\s*\))?\s", re.IGNORECASE)
 
 
 def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuse all but one SELECT, what DuckDB turns into one (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
+    """Refuse all but one SELECT, its short forms (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
 
     Raises:
         UsageError: It is another statement or more than one, calls a function that is not known only to read, or reads one of
@@ -111,7 +110,7 @@ def no_select(query: str, observed: str) -> UsageError:
 
 
 def _refused(parsed: Any, views: Collection[str]) -> Iterator[str]:
-    """What a parsed query may not do: the calls of forbidden functions, and the reads of DuckDB's own views among `views`."""
+    """Yield the calls of forbidden functions, and the reads of DuckDB's own `views`."""
     if isinstance(parsed, dict):
         if parsed.get("type") == "TABLE_FUNCTION":
             name = str(parsed["function"].get("function_name", "a table function")).lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
@@ -81,7 +80,6 @@ _ASKED = (
 )
 
 _MOST_SENTENCES = 20
-"""Streams with missing sequences that are listed one by one."""
 
 
 def status(
@@ -89,11 +87,8 @@ def status(
 ) -> dict[str, Any]:
     """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
 
-    Args:
-        pipeline: The pipeline's name.
-        lakehouse: Where its tables are.
-        with_missing: Whether to find the missing sequences of contiguous streams: the one part that reads Silver's records.
-        most_streams: The maximum number of streams to list; None for all.
+    `with_missing` finds the missing sequences of contiguous streams, which reads Silver's records. At most `most_streams`
+    streams are listed; None lists all.
 
     Returns:
         The fields of `tidemark.answers.Status` as plain data, without those of the lag.
@@ -151,17 +146,11 @@ def write_streams(streams: Rows, stream_count: int) -> None:
     """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
     columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
     output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
-    tell_left_out(len(streams), stream_count)
-
-
-def tell_left_out(shown: int, count: int) -> None:
-    """Say on stderr how many streams a list leaves out, if any."""
-    if shown < count:
-        sys.stderr.write(f"{shown:,} of {count:,} streams; --limit {count} shows all.\n")
+    output.tell_left_out(len(streams), stream_count, "streams")
 
 
 def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    """The ledger's part. A claim that the watermarks have not reached is a load that was begun and not finished."""
+    """Return the ledger's part. A claim above the watermarks is an unfinished load."""
     last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
     advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
     done = (advanced[0]["load_seq"] if advanced else None) or 0
@@ -202,31 +191,31 @@ def _write_classes(found: dict[str, Any]) -> None:
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """The rest of the status in sentences, one per line, for a pipeline that has a load."""
+    """Return the rest of the status in sentences, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
-    told = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
+    lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
-        told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
-    told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+        lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
+    lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if aside := found.get("kept_aside"):
-        told.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
+        lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
-    told += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
+    lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
     if (more := found.get("missing_count", 0) - len(lacking)) > 0:
-        told.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
+        lines.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
     if gate is None:
-        told.append("Gate: has not run.")
+        lines.append("Gate: has not run.")
     else:
         loads = f"loads {gate['first_load_seq']} to {gate['last_load_seq']}"
         verdict = "passed" if gate["passed"] else "FAILED"
-        told.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
-        told += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
+        lines.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
+        lines += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
         if gate["decision"]:
-            told.append(f"  It was {decided(gate['decision'])}.")
+            lines.append(f"  It was {decided(gate['decision'])}.")
         elif not gate["passed"]:
-            told.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
-    told.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
-    return told
+            lines.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
+    lines.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
+    return lines
 
 
 def _held(rejects: Rows) -> list[str]:

@@ -45,7 +45,7 @@ def write_accepted(done: dict[str, Any]) -> None:
 
 
 def ranges(lost: list[dict[str, int]] | None) -> str | None:
-    """Lost offsets in words.
+    """Return lost offsets in words.
 
     >>> ranges([{"partition": 0, "first_offset": 2, "last_offset": 3}])
     'partition 0: 2 to 3'

@@ -118,15 +118,14 @@ _ASKED = (
 
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """What became of one record; see `why_with_record`."""
+    """Return what became of one record; see `why_with_record`."""
     return why_with_record(lakehouse, topic, partition, offset)[0]
 
 
 def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
-    """What became of one record, and the record as Bronze holds it.
+    """Return what became of one record, and the record as Bronze holds it.
 
-    Returns:
-        The fields of `tidemark.answers.Fate` as plain data; what does not apply is None. And the columns of `bronze_records`.
+    The first are the fields of `tidemark.answers.Fate` as plain data; what does not apply is None.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -169,7 +168,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
     reason = found["reason"] if found else None
     is_unread = is_undecodable or name == INVALID
-    told = {
+    fate = {
         **at,
         "timestamp": record["timestamp"],
         "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
@@ -190,11 +189,11 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "published": published,
         "aside": aside,
     }
-    return told, record
+    return fate, record
 
 
 def _not_there(topic: str, partition: int, offset: int, read: list[Row]) -> TidemarkError:
-    """Why Bronze does not hold a record, by what it has read: the last offset of each topic and partition."""
+    """Explain why Bronze does not hold a record, by the last offset of each topic and partition."""
     where = f"topic {topic}, partition {partition}, offset {offset}"
     topics = sorted({row["topic"] for row in read})
     last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
@@ -241,54 +240,54 @@ def write_why(found: Mapping[str, Any]) -> None:
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
-    told = []
+    lines = []
     settled, winner = found["settled"], found["winner"]
     if winner:
         place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
-        told.append(f"The record that was there first: {place}.")
+        lines.append(f"The record that was there first: {place}.")
     if found["erased_load_seq"] is not None:
-        told.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
+        lines.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
     if found["state"] and found["state"] != RELEASED:
-        told.append(f"It is kept out of Silver; its state is {found['state']}. What is left of it is in bronze_records.")
+        lines.append(f"It is kept out of Silver; its state is {found['state']}. What is left of it is in bronze_records.")
     if settled:
-        told.append(f"It was {found['state']} {_by_whom(settled)}.")
+        lines.append(f"It was {found['state']} {_by_whom(settled)}.")
     if found["arrival"] == LATE:
-        told.append("It is in silver_records, marked late.")
+        lines.append("It is in silver_records, marked late.")
     if found["is_undecodable"]:
-        told.append("Its value is not of the format that `value` names: payload is null, and value holds the bytes.")
+        lines.append("Its value is not of the format that `value` names: payload is null, and value holds the bytes.")
     if found["copies"] > 1:
-        told.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
-    return told + _of_load(found) if found["load"] else told
+        lines.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
+    return lines + _of_load(found) if found["load"] else lines
 
 
 def _of_load(found: Mapping[str, Any]) -> list[str]:
     load, gate, decision, published = (found[name] for name in ("load", "gate", "decision", "published"))
-    told = []
+    lines = []
     before, after = (_mark(load, when) for when in ("before", "after"))
     versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
-    told.append(
+    lines.append(
         f"Load {load['load_seq']}, claimed {output.moment(load['claimed_at'])} by run {load['run_id']}, from {versions}."
     )
-    told.append(f"Watermark before the load: {before}, after: {after}.")
+    lines.append(f"Watermark before the load: {before}, after: {after}.")
     if passed := found["passed_by"]:
-        told.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
+        lines.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
     if gate:
         verdict = "passed" if gate["passed"] else "FAILED"
-        told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
+        lines.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
     if decision:
-        told.append(f"The load was {decided(decision)}.")
+        lines.append(f"The load was {decided(decision)}.")
     is_kept_out = found["state"] is not None and found["state"] != RELEASED
     said = "What its load accepted was published" if is_kept_out else "Published"
-    told.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")
-    return told + _kept_aside(found["aside"])
+    lines.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")
+    return lines + _kept_aside(found["aside"])
 
 
 def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
     if aside is None:
         return []
-    told = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
+    sentence = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
     settled = aside["settled"]
-    return [told, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [told]
+    return [sentence, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [sentence]
 
 
 def _by_whom(settled: Mapping[str, Any]) -> str:
@@ -302,7 +301,7 @@ def _mark(load: Mapping[str, Any], when: str) -> str:
 
 
 def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
-    """The record's row in Silver or the rejects, with its class, and the stream, epoch and sequence it was decided by."""
+    """Return the record's row in Silver or the rejects, with its class, stream, epoch and sequence."""
     released = next((row for row in out if row["state"] == RELEASED), None)
     if released:
         return {**released, "arrival": LATE}

@@ -1,4 +1,4 @@
-"""The data of the page's charts and filters: lists of numbers, short enough for thousands of streams and loads."""
+"""The data of the page's charts and filters: short lists of numbers, for thousands of streams and loads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from lakehouse.contracts.gate import CRITICAL, WARN
 
 
 def chart_data(found: dict[str, Any]) -> dict[str, Any]:
-    """The data that `report.js` reads; the script says how.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-    """
+    """Return the data that `report.js` reads, from `jobs.report.facts.facts`; the script says how."""
     at = {(row["topic"], row["partition"]): number for number, row in enumerate(found["partitions"])}
     counted = (*classes(found), "jumps_forward", "jumps_backward")
     return {

@@ -20,7 +20,7 @@ _BAR_PIXELS = 18
 
 
 def charts() -> dict[str, dict[str, Any]]:
-    """The Vega-Lite specification of each chart, by its name; each has one data set, of the same name."""
+    """Return the Vega-Lite specification of each chart by its name; each has one data set of the same name."""
     alt.data_transformers.disable_max_rows()
     made = {
         "lag": _lag(),
@@ -35,7 +35,7 @@ def charts() -> dict[str, dict[str, Any]]:
 
 
 def css_name(what: str) -> str:
-    """The CSS variable that holds the colour of a class, severity, stage or mark."""
+    """Return the CSS variable of the colour of a class, severity, stage or mark."""
     return f"var(--c-{what.replace('_', '-')})"
 
 
@@ -61,7 +61,6 @@ def _colour(field: str, values: tuple[str, ...], *, legend: bool) -> alt.Color:
 
 
 def _bars() -> dict[str, Any]:
-    """The style of all bars: an edge in the page's colour separates stacked ones."""
     return {"stroke": css_name("page"), "strokeWidth": 0.5}
 
 

@@ -23,20 +23,20 @@ Rows = list[dict[str, Any]]
 Ask = Callable[[str], Rows]
 
 MAX_STREAMS = 500
-"""Streams listed one by one: those with the most records kept out. The others are combined into one."""
+"""Streams listed one by one: those with the most records kept out. The others are combined."""
 
 MAX_SLICES = 120
 MAX_CELLS = 30_000
 """Maximum of streams times slices of loads, which bounds the file's size."""
 
 MAX_ROWS = 200
-"""Maximum rows of a long list: missing ranges, groups in quarantine, expectations that were not met."""
+"""Maximum rows of a long list."""
 
 MAX_GATE_RUNS = 120
 
 _COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
 _LARGEST = 2**63 - 1
-"""The limit of a sum of sequences in gaps: a producer may step over nearly all numbers in each of two streams."""
+"""Limit of a sum of sequences in gaps: a producer may skip nearly all numbers in each of two streams."""
 _SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
@@ -100,19 +100,14 @@ _ASKED = (
 
 
 def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:
-    """Collect what the tables, the brokers and the saved results of runs say about a pipeline.
-
-    Args:
-        settings: The config.
-        lakehouse: Where its tables are.
-        asks_kafka: Whether to ask the brokers for the ends of their partitions.
+    """Collect what the tables, the brokers (if `asks_kafka`) and the saved results of runs say about a pipeline.
 
     Returns:
-        All that `jobs.readers.status.status` has, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`, and
-        `stream_count`; `partitions` and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by
-        class, jumps and sequences in gaps of a stream in a slice; stream -1 is all those not in `streams`); `missing_rows` and
-        `quarantine_rows`, at most `MAX_ROWS` each, with `missing_total` and `quarantine_total` over all; `gate_runs`, and
-        `gate_results`: what was not met in any, and all of the last one; `runs`, see `last_runs`. Times are UTC.
+        The keys of `jobs.readers.status.status`, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`, and
+        `stream_count`; `partitions` and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by class,
+        jumps and sequences in gaps of a stream in a slice; stream -1 is all others); `missing_rows` and `quarantine_rows`, with
+        `missing_total` and `quarantine_total`; `gate_runs`, and `gate_results`: what was not met in any, and all of the last
+        one; `runs`, see `last_runs`. Times are UTC.
 
     Raises:
         TidemarkError: A table exists but cannot be read.
@@ -135,7 +130,6 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
 
 
 def _streams(ask: Ask) -> dict[str, Any]:
-    """The streams, and what the loads brought to each, per slice."""
     ask(_SHOWN.format(most=MAX_STREAMS))
     streams = ask("FROM shown ORDER BY stream")
     if not streams:
@@ -152,23 +146,16 @@ def _streams(ask: Ask) -> dict[str, Any]:
 
 
 def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
-    """The first rows of a list, and its total."""
     return {f"{name}_rows": ask(listed), f"{name}_total": next(iter(ask(total)), None)}
 
 
 def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
-    """Find where each partition ends.
-
-    Args:
-        kafka: Where the topics are; None to leave the brokers out.
-        bronze: Rows of the view `lag`.
-        topics: Rows of `bronze_topics`.
+    """Find where each partition ends, from the view `lag`, `bronze_topics`, and Kafka unless that is None.
 
     Returns:
         `kafka`: whether it was asked, and why not. `partitions`, by topic (as the tables name it) and partition:
-        decided_offset, bronze_offset and end_offset (the one that the next record gets; None if Kafka was not asked or has no
-        such partition), each None if there is none; lag (offsets up to Kafka's end, or to Bronze's if Kafka gives none; None
-        if neither is known).
+        decided_offset, bronze_offset and end_offset (of the next record), each None if unknown; lag (offsets up to Kafka's end,
+        or to Bronze's if Kafka gives none, or None).
     """
     places = {(row["topic"], row["partition"]): _place(row) for row in bronze}
     why = _add_kafka(places, kafka, bronze, topics) if kafka else "--offline"
@@ -187,7 +174,7 @@ def _place(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bronze: Rows, topics: Rows) -> str | None:
-    """Add what the brokers say, or return why they cannot be queried."""
+    """Add the brokers' offsets, or return why they cannot be queried."""
     from bronze.kafka.metadata import LookError
     from jobs.readers.lag import lags
 
@@ -223,7 +210,7 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
 
 
 def _stored_as(topics: Rows) -> dict[str, str]:
-    """The tables' current name of each Kafka topic: a recreated topic continues under another name."""
+    """Return the tables' current name of each Kafka topic: a recreated topic continues under another name."""
     return {row["topic"]: row["stored_as"] for row in sorted(topics, key=lambda row: row["incarnation"])}
 
 
@@ -233,15 +220,10 @@ _STARTED = "%Y%m%dT%H%M%S"
 
 
 def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
-    """Read the last runs from their files, the latest first.
+    """Read the last runs from their files in `_reports`, the latest first. Files that are not a result are left out.
 
-    Args:
-        folder: The lakehouse's `_reports`; None if it cannot be read from here.
-
-    Returns:
-        run_id, started_at (UTC, from the run's id; None if that holds no time), seconds, `stages` (seconds of each that ended),
-        records that Silver decided, and error and exit_code of a run that failed, else None. A file that is not a result is
-        left out.
+    Columns: run_id, started_at (UTC, from the id, or None), seconds, `stages` (seconds of each that ended), records that Silver
+    decided, and error and exit_code of a failed run, else None.
     """
     if folder is None:
         return []
@@ -251,16 +233,16 @@ def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
 
 def _run(folder: Folder, name: str) -> dict[str, Any] | None:
     try:
-        told = json.loads(folder.read(name))
-        done = {name: told[name] for name in _STAGES if told.get(name)}
+        result = json.loads(folder.read(name))
+        done = {name: result[name] for name in _STAGES if result.get(name)}
         return {
-            "run_id": str(told["run_id"]),
-            "started_at": _started_at(str(told["run_id"])),
-            "seconds": told.get("seconds"),
+            "run_id": str(result["run_id"]),
+            "started_at": _started_at(str(result["run_id"])),
+            "seconds": result.get("seconds"),
             "stages": {name: float(stage["seconds"]) for name, stage in done.items() if "seconds" in stage},
             "records": (done.get("silver") or {}).get("records"),
-            "error": told.get("error"),
-            "exit_code": told.get("exit_code"),
+            "error": result.get("error"),
+            "exit_code": result.get("exit_code"),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a foreign file, or one still being written

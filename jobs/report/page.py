@@ -1,7 +1,7 @@
 """The facts of a report as one HTML file, which makes no requests and runs nothing that a producer sent.
 
-Jinja2 escapes all text, also inside the data that the charts read. A Content-Security-Policy names the page's own scripts and
-styles by their hashes, so nothing else would run.
+Jinja2 escapes all text, also inside the charts' data. A Content-Security-Policy names the page's own scripts and styles by
+their hashes, so nothing else would run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ _VEGA = "window.vegaEmbed = vegaEmbed;"
 
 
 def page(found: dict[str, Any]) -> str:
-    """Render the report as HTML.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-    """
+    """Render the facts of `jobs.report.facts.facts` as HTML."""
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -59,13 +55,11 @@ def page(found: dict[str, Any]) -> str:
 
 @functools.cache
 def _scripts() -> list[str]:
-    """Vega and our own script, which no fact changes."""
     return [_script(vl_convert.javascript_bundle(_VEGA)), _script(_file("report.js"))]
 
 
 @functools.cache
 def _specs() -> dict[str, Any]:
-    """Vega's specification of each chart, which no fact changes."""
     return {name: vl_convert.vegalite_to_vega(chart) for name, chart in charts().items()}
 
 
@@ -74,7 +68,7 @@ def _file(name: str) -> str:
 
 
 def _script(text: str) -> str:
-    """Make a script safe inside HTML: escape the tag that would end it."""
+    """Escape the tag that would end a script inside HTML."""
     return text.replace("\r", "").replace("</script", "<\\/script")
 
 
@@ -92,14 +86,7 @@ def _hash(text: str) -> str:
 
 
 def make_report(found: dict[str, Any], output: Path) -> str:
-    """Write the report.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-        output: The file; an existing one is replaced.
-
-    Returns:
-        A line that says what was written.
+    """Write the report to a file, and return a line that says so.
 
     Raises:
         UsageError: The file cannot be written.

@@ -13,14 +13,7 @@ Facts = dict[str, Any]
 
 
 def verdict(found: Facts) -> dict[str, Any]:
-    """The gate's verdict.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-
-    Returns:
-        state (passed, failed or none), headline, `said` (sentences), and `unmet` (what was not met, critical first).
-    """
+    """Return the gate's verdict: state (passed, failed or none), headline, `said` (sentences) and `unmet`, critical first."""
     gate, published = found["gate"], found["published"]
     gold = f"Gold is published up to load {published['load_seq']:,}." if published else "Gold: nothing is published."
     said = [gold]
@@ -50,11 +43,7 @@ def _unmet(result: dict[str, Any]) -> dict[str, str]:
 
 
 def tiles(found: Facts) -> list[dict[str, str]]:
-    """The numbers at the top, each with a label and a detail.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-    """
+    """Return the numbers at the top, each with a label and a detail."""
     totals, last = found["totals"], found["last_load"]
     if not totals:
         return []
@@ -85,7 +74,7 @@ def _waiting(total: dict[str, Any] | None) -> dict[str, str]:
 
 
 def _gaps(found: Facts) -> dict[str, str]:
-    """The sequences that accepted records stepped over, as the gate counts them; and which of them contiguous streams lack."""
+    """Count the sequences that accepted records skipped, and those that contiguous streams lack."""
     stepped_over = min(sum(row["missing"] for row in found["history"]), 2**63 - 1)
     total = found["missing_total"]
     if not total or not total["ranges"]:

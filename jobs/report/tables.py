@@ -14,13 +14,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table on the page.
+    """A column of a table on the page: its heading, and how to take and format a row's value.
 
-    Attributes:
-        label: Its heading.
-        of: Takes its value from a row.
-        write: Formats that value.
-        shown_with: The class that it counts: hidden when the class is filtered out.
+    It is hidden when the class `shown_with`, which it counts, is filtered out.
     """
 
     label: str
@@ -30,20 +26,13 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """The layout of its cells: n for a number, right-aligned and sorted as one; t for a time, on one line; else text."""
+        """The layout of its cells: n for a right-aligned number, t for a time on one line; else text."""
         return "" if self.write is text else "t" if self.write is moment else "n"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table on the page.
-
-    Attributes:
-        caption: What a row is.
-        columns: Its columns.
-        rows: For each row its cells, and what the filters match: topic, producer and classes.
-        note: What it leaves out.
-    """
+    """A table on the page. A row has its cells, and what the filters match: topic, producer and classes."""
 
     caption: str
     columns: tuple[Column, ...]
@@ -67,11 +56,7 @@ _STREAM = (_text("Topic", "topic"), _count("Partition", "partition"), _text("Pro
 
 
 def tables(found: Row) -> dict[str, Table]:
-    """The tables, by their names in the template.
-
-    Args:
-        found: What `jobs.report.facts.facts` returned.
-    """
+    """Return the tables by their names in the template."""
     return {
         "streams": _streams(found),
         "loads": _loads(found),
@@ -153,7 +138,7 @@ def _loads(found: Row) -> Table:
     for row in found["history"]:
         for name in CLASSES:
             sums[row["slice"]][name] += row[name]
-    rows = [{**told, **counts} for told, counts in zip(found["slices"], sums, strict=True)]
+    rows = [{**row, **counts} for row, counts in zip(found["slices"], sums, strict=True)]
     columns = (Column("Load", loads_of), _time("Claimed at", "last_claimed_at"), *_by_class(found))
     return _made("Records by load and class, the latest first", columns, reversed(rows))
 

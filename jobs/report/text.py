@@ -1,4 +1,4 @@
-"""Format values for a report: numbers with thousands separators, times in UTC, texts from producers made safe."""
+"""Format values for a report: numbers with thousands separators, times in UTC, safe texts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ def text(value: Any) -> str:
 
 
 def count(value: int | None) -> str:
-    """A whole number.
-
-    >>> count(1234567), count(None)
-    ('1,234,567', '-')
-    """
+    """Format a whole number: 1,234,567."""
     return NOTHING if value is None else f"{value:,}"
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage.
+    """Format a share as a percentage.
 
     >>> share(0.12345), share(0.0), share(0.00001), share(None)
     ('12.35 %', '0 %', '< 0.01 %', '-')
@@ -46,30 +42,22 @@ def share(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """How long something took.
-
-    >>> seconds(1234.5678), seconds(None)
-    ('1,234.6', '-')
-    """
+    """Format seconds: 1,234.6."""
     return NOTHING if value is None else f"{value:,.1f}"
 
 
 def moment(value: datetime | None) -> str:
-    """A time in UTC; the heading says that it is UTC."""
+    """Format a time in UTC, without the zone."""
     return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M:%S}"
 
 
 def place(row: dict[str, Any]) -> str:
-    """The short name of a stream or partition.
-
-    >>> place({"topic": "incidents", "partition": 3, "producer": None})
-    'incidents/3'
-    """
+    """Return the short name of a stream or partition: incidents/3."""
     return "/".join(text(row[name]) for name in STREAM if row.get(name) is not None)
 
 
 def loads_of(row: dict[str, Any]) -> str:
-    """A range of loads: one number, or the first and the last.
+    """Return a range of loads: one number, or the first and the last.
 
     >>> loads_of({"first_load_seq": 1, "last_load_seq": 8}), loads_of({"first_load_seq": 9, "last_load_seq": 9})
     ('1-8', '9')
@@ -79,6 +67,6 @@ def loads_of(row: dict[str, Any]) -> str:
 
 
 def classes(found: dict[str, Any]) -> list[str]:
-    """Accepted, and the other classes that records ended in: one that never occurred gets no column and no filter."""
+    """Return `accepted` and the other classes that occur."""
     totals = found["totals"] or {}
     return [name for name in CLASSES if name == ACCEPTED or totals.get(name)]

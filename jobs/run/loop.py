@@ -26,14 +26,9 @@ class StopRequestedError(Exception):
 
 
 class StoppableReport:
-    """Forwards a run's events, and stops the run at the end of a stage once the loop is to end.
+    """Forwards a run's events, and stops the run at the end of a stage once `stop` is set.
 
-    Events are all that the loop sees of a run. Nothing is half done between stages; a load that was claimed but not finished
-    is finished by the next run.
-
-    Args:
-        report: Receives the events.
-        stop: Set when the loop is to end.
+    Nothing is half done between stages; the next run finishes a claimed load.
     """
 
     def __init__(self, report: Report, stop: threading.Event) -> None:
@@ -42,11 +37,7 @@ class StoppableReport:
         self._stage: str | None = None
 
     def event(self, name: str, **fields: object) -> None:
-        """Forward an event.
-
-        Raises:
-            StopRequestedError: The loop is to end, and this event is the first of another stage.
-        """
+        """Forward an event; raise StopRequestedError at the first event of another stage once the loop is to end."""
         stage = name.partition(".")[0]
         if stage in STAGES and stage != self._stage:
             if self._stop.is_set() and self._stage is not None:
@@ -65,17 +56,10 @@ def run_every(
 ) -> int:
     """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
-    Another writer or a failed gate is reported and does not end the loop: the next run ingests again, and Gold stays as it is.
+    Another writer or a failed gate does not end the loop. `on_result` gets the result of every successful run, `on_failure`
+    that of the others, see `jobs.run.once.run_once`.
 
-    Args:
-        job: The job of all runs.
-        seconds: From the start of a run to the start of the next.
-        stage: One stage; all by default.
-        on_result: Called with the result of every successful run.
-        on_failure: Called with the result of every other run; see `jobs.run.once.run_once`.
-
-    Returns:
-        130 after Ctrl-C, 143 after SIGTERM.
+    Returns 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
         TidemarkError: A run failed in another way; an operator or a supervisor has to step in.
@@ -93,18 +77,14 @@ def run_every(
 
 
 class _Stop(threading.Event):
-    """Set when the loop is to end.
-
-    Attributes:
-        exit_code: That of the signal that set it.
-    """
+    """Set when the loop is to end, with the exit code of the signal."""
 
     exit_code = 0
 
 
 @contextlib.contextmanager
 def _stop_on_signals() -> Iterator[_Stop]:
-    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process as if this were not here."""
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process."""
     stop = _Stop()
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -1,4 +1,4 @@
-"""Run a pipeline once and save the result next to the tables; the job files do the same."""
+"""Run a pipeline once and save the result next to the tables."""
 
 from __future__ import annotations
 
@@ -29,15 +29,9 @@ if TYPE_CHECKING:
 def run_once(
     job: Job, *, stage: str | None = None, on_failure: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Run the pipeline once, all of it or one stage, and save the result, or the failure, next to the tables.
+    """Run the pipeline once, all of it or one stage, and save the result of `pipelines.medallion.run`, or the failure.
 
-    Args:
-        job: The job.
-        stage: One stage; all by default.
-        on_failure: Called with the result of a run that began and failed: what its stages did, and the error.
-
-    Returns:
-        What `pipelines.medallion.run` returned.
+    `on_failure` gets the result of a run that began and failed: what its stages did, and the error.
 
     Raises:
         TidemarkError: The run failed; see its class.
@@ -68,11 +62,7 @@ def run_once(
 
 
 def run_job(stage: str | None, argv: list[str] | None) -> None:
-    """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`.
-
-    Raises:
-        TidemarkError: The run failed; see its class.
-    """
+    """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`."""
     what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
     thin_job(partial(run_once, stage=stage), what, argv, is_little=few_wait)
 
@@ -82,11 +72,11 @@ def thin_job(
 ) -> None:
     """Call `do` with a job on the config that `--config` and `--set` name; see `jobs.process.context.open_job`.
 
-    Returns on success, since a wheel task treats any SystemExit as a failure.
+    Returns on success, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code
+    after its message is printed.
 
     Raises:
         TidemarkError: It failed; see its class.
-        SystemExit: It failed in a console script: the error's exit code, after its message is printed.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:

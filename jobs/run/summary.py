@@ -26,7 +26,7 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _warnings(gate: dict[str, Any]) -> list[str]:
-    """The gate's warnings that ask something of the reader.
+    """Return the gate's warnings that ask something of the reader.
 
     >>> _warnings({"warned": ["budget_late", "budget_restart_suspected"]})[0][:50]
     'Warning: all records of this stream in this load a'
@@ -39,10 +39,9 @@ def _warnings(gate: dict[str, Any]) -> list[str]:
 
 
 def _brought(bronze: dict[str, Any]) -> dict[str, Any]:
-    """Bronze's result with the versions that it committed, if it committed any."""
-    told = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
+    result = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
     first, last = bronze["from_version"] + 1, bronze["to_version"]
-    return told if last < first else {**told, "versions" if first < last else "version": _range(first, last)}
+    return result if last < first else {**result, "versions" if first < last else "version": _range(first, last)}
 
 
 def _range(first: int, last: int) -> str:
@@ -50,13 +49,7 @@ def _range(first: int, last: int) -> str:
 
 
 def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
-    """Print a plan on stdout: the values of the whole load, a line per stream, samples of what is kept out; or JSON.
-
-    Args:
-        planned: What `pipelines.medallion.plan` returned.
-        as_json: Whether as JSON.
-        most: The maximum number of streams to print; `stream_count` is their total.
-    """
+    """Print a plan on stdout: the values of the whole load, a line for at most `most` streams, samples of rejects; or JSON."""
     streams = planned.get("streams") or []
     planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
     streams = planned["streams"]
@@ -89,7 +82,7 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
 
 
 def _of_load(planned: dict[str, Any]) -> str:
-    """What a planned load takes.
+    """Return what a planned load takes.
 
     >>> of_bronze = {"bronze_after_version": 3, "bronze_to_version": 5}
     >>> _of_load({"load_seq": 7, "is_repeat": False, "records": 1500, **of_bronze})
@@ -108,7 +101,7 @@ def _of_load(planned: dict[str, Any]) -> str:
 
 
 def _of_sample(planned: dict[str, Any]) -> str:
-    """What a sample says, before there are tables.
+    """Return what a sample says, before there are tables.
 
     >>> sample = {"records": 12, "available": 90, "partitions": 2, "starting_offsets": "earliest", "headers_unread": 0}
     >>> print(_of_sample({"sample": sample, "streams": [{"accepted": 10, "duplicate": 2}]}))
@@ -194,15 +187,15 @@ def _write_left(done: dict[str, Any]) -> None:
 
 
 def write_left_shadows(folder: str | None) -> None:
-    """Say where a rebuild's shadows may be left, if they may."""
+    """Print where a rebuild's shadows may be left, if any."""
     if folder:
         output.write(f"A rebuild that was not applied may have left tables in {folder}, with the key: remove that folder.")
 
 
 def _write_plans(done: dict[str, Any]) -> None:
-    for name, told in _PLANS.items():
+    for name, title in _PLANS.items():
         if done.get(name):
-            output.write(f"\n{told}")
+            output.write(f"\n{title}")
             write_plan(done[name], as_json=False)
 
 
@@ -211,7 +204,7 @@ def _records(count: int) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Names and values in one line; those that are null, zero or empty are left out.
+    """Return names and values in one line, without those that are null, zero or empty.
 
     >>> summary({"load_seq": 3, "records": 12000, "late": 0, "failed": [], "passed": True})
     'load seq 3, records 12,000, passed true'

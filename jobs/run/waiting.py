@@ -1,7 +1,6 @@
-"""Whether few records wait for a run, so that its session may go without the JVM's second compiler: docs/decisions/0080.
+"""Whether few records wait for a run, so that its session may go without the JVM's second compiler: decision 0080.
 
-Looks before the session starts at what costs nothing: tables in a local folder, and what Kafka says at once. What is not known
-is not few.
+Looks only at tables in a local folder and at Kafka. Anything unknown counts as many.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _STREAM = ("topic", "partition", "high_watermark", "last_offset", "load_seq")
 
 
 def few_wait(settings: Settings) -> bool:
-    """Whether few records wait for a run: in Kafka or Bronze, and none for Gold but those."""
+    """Whether few records wait in Kafka or Bronze, and no others for Gold."""
     found: list[bool] = []
     asking = threading.Thread(target=lambda: found.append(_few_wait(settings)), daemon=True)
     asking.start()

@@ -1,4 +1,4 @@
-"""Publish metrics and send alerts after a run. What fails here is reported, and does not fail the run."""
+"""Publish metrics and send alerts after a run. A failure here is reported, and does not fail the run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ _LONGEST_DETAILS = 4_000
 
 class Followed:
     """A report that keeps the results of a run's stages, and forwards every event.
-
-    Args:
-        report: Receives the events.
 
     Attributes:
         bound: The fields bound to the report's events.
@@ -66,11 +63,7 @@ class Followed:
 
 @contextlib.contextmanager
 def watching(job: Job) -> Iterator[Followed]:
-    """Publish metrics and send alerts when the run inside ends, if the config asks for any; not if it is interrupted.
-
-    Yields:
-        The report for the run to use.
-    """
+    """Yield the run's report; publish metrics and send alerts when the run ends, but not if it is interrupted."""
     followed = Followed(job.report)
     try:
         yield followed
@@ -123,7 +116,7 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
 
 
 def _after(state: State, followed: Followed, error: TidemarkError | None, now: datetime) -> State:
-    """The state after a run: what this run did not reach stays unchanged."""
+    """Return the state after a run; what this run did not reach stays unchanged."""
     from jobs.watch.state import Stage
     from lakehouse.contracts.gate import CRITICAL, WARN
     from lakehouse.contracts.silver import CLASSES
@@ -150,7 +143,7 @@ def _after(state: State, followed: Followed, error: TidemarkError | None, now: d
 
 
 def _tables(job: Job) -> dict[str, Any]:
-    """The status from the tables: all of it if they can be read without Spark, else only the partitions' watermarks."""
+    """Return the status from the tables; only the partitions' watermarks if Spark is needed."""
     lakehouse = Lakehouse.of(job.settings)
     if lakehouse.is_in_files:
         from jobs.readers.status import status
@@ -199,7 +192,7 @@ def _findings(
 
 
 def _alert(settings: Settings, state: State, findings: list[Finding], report: Report) -> None:
-    """Send the alerts that are due, and keep them in the state. One that no channel took is due again after the next run."""
+    """Send the due alerts, and keep them in the state. One that no channel took is due again after the next run."""
     if not settings.watch.alerts.is_on:
         return
     from jobs.watch import alerts
@@ -221,7 +214,7 @@ def _alert(settings: Settings, state: State, findings: list[Finding], report: Re
 
 
 def _send(alert: Alert, chosen: Alerts, report: Report) -> bool:
-    """Send an alert by every channel that the config names; return whether any took it."""
+    """Send an alert by every channel of the config; return whether any took it."""
     from jobs.watch import channels
 
     ways: dict[str, Callable[[], None]] = {}

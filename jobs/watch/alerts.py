@@ -1,4 +1,4 @@
-"""Which alerts are sent: for each condition that the run before did not find. Pure functions."""
+"""Which alerts are sent: for each condition that the run before did not find. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ _PLACES = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """What a run found about one condition that may be alerted.
+    """A run's finding about one condition: gate_failed, breaker_open or lag.
 
     Attributes:
-        name: gate_failed, breaker_open or lag.
         is_on: Whether the condition holds; None if the run could not tell.
         text: One sentence in our own words only: a receiver may render it as markup.
         details: All that is known, line by line; may hold text from a producer.
-        cause: Distinguishes causes of the same alert: another cause is another condition. Empty if this run cannot tell.
+        cause: Another cause is another condition. Empty if this run cannot tell.
     """
 
     name: str
@@ -37,16 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert as it is sent.
-
-    Attributes:
-        pipeline: The pipeline's name.
-        alert: gate_failed, breaker_open or lag.
-        text: One sentence in our own words only.
-        details: All that is known, line by line; may hold text from a producer.
-        at: When this was written.
-        run_id: The run that saw it.
-    """
+    """An alert as it is sent; `alert`, `text` and `details` are a finding's, `at` is the time of writing."""
 
     pipeline: str
     alert: str
@@ -57,12 +47,9 @@ class Alert:
 
 
 def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, is_finished: bool) -> Finding:
-    """Whether the gate holds loads back.
+    """Whether the gate holds loads back, by its event gate.audited and the run's error.
 
-    Args:
-        audited: The run's event gate.audited; None if nothing was audited.
-        error: What the run failed with.
-        is_finished: Whether the gate's stage completed: everything that Silver has is let out.
+    Once its stage is finished, everything that Silver has is let out.
     """
     if not isinstance(error, GateFailedError):
         return Finding("gate_failed", is_on=False if is_finished else None)
@@ -75,12 +62,7 @@ def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, i
 
 
 def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
-    """Whether the breaker stopped Silver.
-
-    Args:
-        error: What the run failed with.
-        is_finished: Whether Silver's stage completed.
-    """
+    """Whether the breaker stopped Silver, by the run's error."""
     if not isinstance(error, BreakerOpenError):
         return Finding("breaker_open", is_on=False if is_finished else None)
     text = "the breaker opened, and Silver stands still. `tidemark plan` shows the load that it stopped."
@@ -88,12 +70,7 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
 
 
 def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
-    """Whether Silver is more than `max_lag` offsets behind Kafka in any partition.
-
-    Args:
-        lags: See `jobs.readers.lag.lags`; None if no broker could be queried.
-        max_lag: The highest lag allowed, in offsets; None for no limit.
-    """
+    """Whether Silver is more than `max_lag` offsets behind Kafka in any partition, by `jobs.readers.lag.lags`."""
     if lags is None or max_lag is None:
         return Finding("lag", is_on=None)
     behind = sorted((row for row in lags if row["lag"] > max_lag), key=lambda row: -row["lag"])
@@ -105,11 +82,7 @@ def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
 
 
 def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:
-    """The findings to alert: conditions that the run before did not find, or found with another cause.
-
-    Args:
-        findings: The findings of a run.
-        alerted: The causes of the conditions that were alerted and still hold, by name.
+    """Return the conditions that the run before did not find, or found with another cause; `alerted` has causes by name.
 
     >>> due([Finding("lag", is_on=True), Finding("breaker_open", is_on=True)], {"lag": ""})[0].name
     'breaker_open'

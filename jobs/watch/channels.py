@@ -1,4 +1,4 @@
-"""How alerts are sent: as a POST to a webhook, and as text to a program such as a mailer."""
+"""How alerts are sent: by POST to a webhook, and as text to a program such as a mailer."""
 
 from __future__ import annotations
 
@@ -24,21 +24,17 @@ if TYPE_CHECKING:
 _TRIES_AGAIN = 2
 _BUSY = (429, 500, 502, 503, 504)
 _TAKEN = 2
-"""The first digit of the HTTP statuses that mean success."""
+"""First digit of the HTTP statuses of success."""
 _PROGRAM_SECONDS = 30
 _SHOWN_OUTPUT = 200
 
 
 class NotSentError(Exception):
-    """An alert was not delivered; the text says why, without address or headers, which may hold a secret."""
+    """An alert was not delivered. The text has neither address nor headers, which may hold a secret."""
 
 
 def post(alert: Alert, webhook: Webhook) -> None:
-    """Post an alert as JSON, with two retries if the receiver does not answer in time or is busy.
-
-    Raises:
-        NotSentError: The alert was not taken.
-    """
+    """Post an alert as JSON, with two retries if the receiver is busy or does not answer; NotSentError if that fails."""
     # Retry-After is ignored: a receiver may name tomorrow, and a run waits for seconds only.
     retry = Retry(
         _TRIES_AGAIN,
@@ -70,7 +66,7 @@ def post(alert: Alert, webhook: Webhook) -> None:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep the HTTP library from logging the address, as it does at every attempt."""
+    """Keep the HTTP library from logging the address at every attempt."""
     logger = logging.getLogger("urllib3")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

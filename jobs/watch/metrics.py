@@ -35,13 +35,7 @@ Sample = tuple[str, tuple[str, ...], float | int | bool | None]
 
 
 class Meaning(NamedTuple):
-    """The meaning of a metric.
-
-    Attributes:
-        help: In words, with its unit.
-        labels: Its labels besides the pipeline.
-        is_counter: Whether it only rises, except by a restore.
-    """
+    """A metric's description with its unit, its labels besides the pipeline, and whether it only rises, except by a restore."""
 
     help: str
     labels: tuple[str, ...] = ()
@@ -88,7 +82,7 @@ _REGISTRY.register(_SHOWN)
 
 
 def of_runs(state: State) -> Iterator[Sample]:
-    """Samples from the state that the runs left."""
+    """Yield samples from the state that the runs left."""
     yield "tidemark_build_info", (__version__,), 1
     if state.ended_at is None:
         return
@@ -110,11 +104,7 @@ def of_runs(state: State) -> Iterator[Sample]:
 
 
 def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
-    """Samples from the tables.
-
-    Args:
-        found: What `jobs.readers.status.status` returned, or only the parts that could be read.
-    """
+    """Yield samples from a status, or from the parts that could be read."""
     totals, last, published = found.get("totals"), found.get("last_load"), found.get("published")
     if totals and last:
         for name in CLASSES:
@@ -138,13 +128,13 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
 
 
 def of_lags(lags: Iterable[Mapping[str, Any]] | None) -> Iterator[Sample]:
-    """Samples of the lag, see `jobs.readers.lag.lags`; none if it is not known."""
+    """Yield samples of `jobs.readers.lag.lags`; none if it is unknown."""
     for row in lags or ():
         yield "tidemark_lag_offsets", (row["topic"], str(row["partition"])), row["lag"]
 
 
 def show(pipeline: str, samples: Iterable[Sample]) -> None:
-    """Make these the metrics that the file and the port show; of a sample given twice, the later one counts."""
+    """Replace the metrics that the file and the port show; of a repeated sample, the last one counts."""
     last = {(name, labels): value for name, labels, value in samples if value is not None}
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for (name, labels), value in last.items():
@@ -159,11 +149,7 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def write_file(file: str) -> None:
-    """Write the current metrics in Prometheus' text format, whole; a collector, which is another user, can read a new file.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write the current metrics in Prometheus' text format, readable by other users; UsageError if that fails."""
     with whole(Path(file), mode=0o644) as unfinished:
         unfinished.write_bytes(generate_latest(_REGISTRY))
 

@@ -1,4 +1,4 @@
-"""What metrics and alerts keep from run to run: a small file that each run reads and replaces as it ends."""
+"""The state of metrics and alerts from run to run, in a small file that each run replaces."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ _FOLDER = "_watch"
 
 
 class Stage(BaseModel):
-    """The last completion of a stage.
-
-    Attributes:
-        ended_at: When it ended.
-        seconds: How long it took.
-    """
+    """The last completion of a stage."""
 
     ended_at: datetime
     seconds: float
@@ -36,16 +31,12 @@ class State(BaseModel):
     """The state of a pipeline's runs, up to the last one.
 
     Attributes:
-        run_id: The last run.
-        ended_at: When it ended; None before the first.
-        seconds: How long it took.
-        exit_code: Its exit code.
         stages: The last completion of each stage.
         classes: Records by class of the last completed run of Silver.
         load_seq: The last load that a run finished.
         published_load_seq: The last load that a run published.
         is_breaker_open: Whether the breaker stopped the last run that planned a load.
-        gate_unmet: How many expectations the last audit found not met, by severity; None before the first.
+        gate_unmet: Expectations that the last audit found not met, by severity; None before the first.
         alerted: The causes of the conditions that were alerted and still hold, by name of the alert.
     """
 
@@ -63,11 +54,7 @@ class State(BaseModel):
 
 
 def place(settings: Settings) -> Place:
-    """The state's file: the one that the config names, else `_watch/state.json` next to the tables.
-
-    Raises:
-        OSError: It is on a volume that this machine does not have.
-    """
+    """Return the state's file: the config's, or `_watch/state.json` next to the tables; OSError if it is not reachable."""
     if settings.watch.state_file:
         file = Path(settings.watch.state_file)
         return LocalFolder(file.parent), file.name
@@ -78,12 +65,7 @@ def place(settings: Settings) -> Place:
 
 
 def read(place: Place) -> State:
-    """Read the state; an empty one if the file does not exist yet.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It holds something else.
-    """
+    """Read the state; empty if the file does not exist. OSError if it cannot be read, ValueError if it holds something else."""
     try:
         return State.model_validate_json(place[0].read(place[1]))
     except FileNotFoundError:
@@ -91,9 +73,5 @@ def read(place: Place) -> State:
 
 
 def write(place: Place, state: State) -> None:
-    """Write the state atomically.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write the state atomically; OSError if that fails."""
     place[0].write(place[1], state.model_dump_json(indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Accept a topic's break so that it is read on: first a load that keeps the decision in the ledger, then Bronze's own note."""
+"""Accept a topic's break: first a load that records the decision in the ledger, then Bronze's own note."""
 
 from __future__ import annotations
 
@@ -31,22 +31,13 @@ if TYPE_CHECKING:
 def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
     """Find what broke a topic, write the acceptance to the ledger, and let Bronze read on.
 
-    The claim comes first, so the ledger always knows what Bronze goes on without. A repeat after a crash in between finds its
-    load and does the rest. The next run starts a new checkpoint after what Bronze holds; the old one stays in place, unused. A
-    recreated topic goes on as `name@2`, from its beginning: a stream of its own, to which no offset or watermark of the old one
-    applies.
-
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        request: The request; its `wanted` names the topic.
-        is_dry_run: Only report the result; write nothing.
+    The claim comes first, so the ledger always knows what Bronze goes on without. A repeat after a crash finds its load and
+    does the rest. The next run starts a new checkpoint after what Bronze holds. A recreated topic goes on as `name@2` from
+    its beginning, as a stream of its own.
 
     Returns:
-        kind (accept), topic, cause (recreated, expired; None if nothing is broken and nothing was done), stored_as (its name in
-        the tables from now on), old_topic_id, new_topic_id, lost (partition, first_offset, last_offset), load_seq and
-        is_dry_run.
+        kind (accept); topic; cause: recreated, expired, or None if nothing is broken; stored_as, the topic's name in the
+        tables from now on; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
 
     Raises:
         UsageError: The topic is not one of kafka.topics, or was never read.
@@ -55,9 +46,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = position.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)
-    told: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
+    result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
-        return told
+        return result
     accepted = _accepted(found)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -72,7 +63,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         crash_point("topic.accepted")
     ids = {"old_topic_id": found.topic.topic_id, "new_topic_id": found.topic_id}
     lost = [asdict(each) for each in found.lost]
-    return {**told, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
+    return {**result, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
 
 
 def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic: str) -> Break | None:

@@ -1,12 +1,8 @@
-"""Finish erasures: remove what still holds an erased key (old versions, change feed, logs, shadows), and prove that it is gone.
+"""Finish erasures: remove old versions, change data, logs and shadows that still hold an erased key, and prove that it is gone.
 
-An erased key is in no current row. It is still in the files of earlier versions, in the change data of the erasure itself, and,
-if a text column holds it, in the statistics of earlier commits. Retention removes all of this in time; this module removes it
-now. The proof: no row has the key, and neither a table's folder nor its log has a file that the current version lacks.
-
-Nothing may read or write the tables meanwhile: a reader of an earlier version loses its files. On a local root the root's lock
-keeps runs out for as long as it takes; another user's query may fail, and must be repeated. Elsewhere nothing can be kept out,
-so `maintenance.allow_short_retention` must state that nothing else uses the tables.
+The proof: no row has the key, and every file in a table's folder and log belongs to the current version. Nothing may read or
+write the tables meanwhile: a reader of an earlier version loses its files. On a local root the lock keeps runs out; elsewhere
+`maintenance.allow_short_retention` must state that nothing else uses the tables.
 """
 
 from __future__ import annotations
@@ -53,10 +49,7 @@ def tables(spark: SparkSession, run: Run, settings: Settings) -> list[Table]:
 
 
 def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Keep record contents out of the tables' logs from now on: a table made by an earlier version still lets them in.
-
-    Commits to each table that lacks the property, once.
-    """
+    """Set the property that keeps record contents out of a table's log, once, on each table that lacks it."""
     for table in tables(spark, run, settings):
         wanted = statistics(table.name) if holds_records(table.name) else {}
         if not wanted:
@@ -68,11 +61,10 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 
 def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
-    """What still holds an erased key after its erasure, and until when, as ISO 8601 in UTC.
+    """Return what still holds an erased key after its erasure, and until when, as ISO 8601 in UTC.
 
-    Returns:
-        old_versions, when `maintain` begins to remove the files of earlier versions and of the change feed; log, when Delta
-        begins to remove the commits, with the next checkpoint that it writes.
+    `old_versions`: when `maintain` begins to remove files of earlier versions. `log`: when Delta begins to remove commits,
+    with its next checkpoint.
 
     >>> from types import SimpleNamespace as Of
     >>> kept = Of(maintenance=Of(retain_hours=168, log_retain_days=30))
@@ -87,23 +79,15 @@ def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
 
 
 def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
-    """Finish erasures, and prove that a key is gone.
+    """Finish erasures, and prove that a key is gone. The key reaches no table, log or error.
 
     Commits to each table that holds record contents: temporary properties, VACUUM, and the former properties. Then the log
-    starts at a checkpoint of the current version: no earlier one can be read any more.
-
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        key: The key's bytes; they reach no table, log or error.
-        is_dry_run: Only count what is left.
+    starts at a checkpoint of the current version, and no earlier version can be read.
 
     Returns:
-        tables, a row for each: table; removed_files and removed_log_files, 0 in a dry run; key_rows, the rows whose record has
-        the key; old_files, how many files only earlier versions had, and old_file, the first of them. Numbers of files are None
-        if the table is a catalog's, old_files also if its log is damaged. left_shadows, the folder of shadows that are left, or
-        None; is_proven, whether all of this was counted and nothing is left; is_dry_run.
+        tables, each with table, removed_files, removed_log_files (0 in a dry run), key_rows, and old_files: files that only
+        earlier versions have; old_file is the first. Numbers of files are None in a catalog; old_files also if the log is
+        damaged. left_shadows: the folder of shadows that are left, or None. is_proven: all was counted and nothing is left.
 
     Raises:
         TableMissingError: There are no tables.
@@ -145,7 +129,6 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
 
 
 def _key_rows(spark: SparkSession, table: Table, key: bytes) -> int:
-    """How many rows of the current version have the key as their record's key."""
     rows = spark.read.table(table.sql)
     is_there = any(field.name == "key" and isinstance(field.dataType, BinaryType) for field in rows.schema.fields)
     return rows.where(F.col("key") == F.lit(bytearray(key))).count() if is_there else 0
@@ -188,10 +171,7 @@ def _require_settled(spark: SparkSession, run: Run) -> None:
 
 
 def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) -> dict[str, int | None]:
-    """Reduce a table to its last version: its files, and a log that starts with it.
-
-    A crash in between leaves the temporary properties set: `maintain` and the next try put the others back.
-    """
+    """Reduce a table to the files of its last version and a log that starts with it. `maintain` repairs it after a crash."""
     found = maintenance.state(spark, table)
     files = None if stored is None else _data_files(stored)
     delta.set_properties(spark, table, {**maintenance.fitting(statistics(table.name), found), **_AT_ONCE})
@@ -217,11 +197,7 @@ def _data_files(table: Files) -> int:
 
 
 def _start_log_anew(table: Files) -> int:
-    """Remove log files from before the last checkpoint, and what a crashed writer left there; return how many.
-
-    Raises:
-        TableStateError: The last version has no checkpoint of its own, or the log is damaged.
-    """
+    """Remove log files from before the last checkpoint, and those of a crashed writer; return how many."""
     log, before = table.below("_delta_log"), log_files.read_log(table)
     names, last = {name.removeprefix("_delta_log/") for name in before.sizes if name.startswith("_delta_log/")}, before.version
     if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
@@ -236,10 +212,7 @@ def _start_log_anew(table: Files) -> int:
 
 
 def _cut_log(table: Files) -> int:
-    """Remove a log's files from before its last checkpoint, in order of version, and return how many.
-
-    A log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
-    """
+    """Remove a log's files from before its last checkpoint, in the order of versions, and return how many."""
     log = table.below("_delta_log")
     gone = log_files.before_checkpoint(log.sizes())
     for name in gone:

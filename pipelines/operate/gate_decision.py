@@ -1,8 +1,7 @@
-"""An operator's decision on a gate run that failed: its loads go to Gold all the same, or never.
+"""An operator's decision on a failed gate run: publish its loads to Gold all the same, or never.
 
-A release is first recorded, in one commit, and then published from the audited versions. If it dies between the two, the next
-run publishes the range before it audits anything. A rejection is one commit, after which the gate goes on after the range.
-What the range's loads erase or roll back in Gold is applied before it.
+A release is one commit, followed by the publish of the audited versions. If it dies between the two, the next run publishes
+the range before it audits. A rejection is one commit; the gate goes on after the range.
 """
 
 from __future__ import annotations
@@ -29,25 +28,18 @@ if TYPE_CHECKING:
 
 
 def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
-    """Release or reject the range of the last gate run. A release that died after its record is published by a repeat.
+    """Release or reject the range of the last gate run. Repeating a release that died publishes it.
 
-    Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. A rejection does not, except for
-    amendments before it, see `pipelines.silver_to_gold`.
-
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        asked: The decision.
-        is_dry_run: Only report the result; write nothing.
+    Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. Erasures and restores in the range
+    are applied to Gold first, see `pipelines.silver_to_gold`.
 
     Returns:
         decision, gate_run_id, first_load_seq, last_load_seq; expectations, the critical ones that were not met; records,
-        Silver's in the range; published, what Gold did, None except after a release; is_dry_run.
+        Silver's in the range; published, Gold's result, None except after a release; is_dry_run.
 
     Raises:
-        UsageError: No gate run waits for this decision, it is not the one that is meant, or its range cannot be rejected.
-        TableStateError: An invariant was not met, or what was audited cannot be read any more; nothing was released.
+        UsageError: No gate run waits for this decision, another one was named, or its range cannot be rejected.
+        TableStateError: An invariant was not met, or the audited versions cannot be read any more; nothing was released.
         AnotherWriterError: Another decision on this gate run was recorded meanwhile.
         ModelError: A model failed; Gold's own tables are published, or amended.
     """
@@ -56,7 +48,7 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
         _require_sound(run, waiting)
     else:
         _require_no_rebuild(spark, run, waiting)
-    told: dict[str, object] = {
+    result: dict[str, object] = {
         "decision": asked.decision,
         "gate_run_id": waiting.gate_run_id,
         "first_load_seq": waiting.first_load_seq,
@@ -67,12 +59,12 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
         "is_dry_run": is_dry_run,
     }
     if is_dry_run:
-        return told
+        return result
     if waiting.decision is None:
         _record(spark, run, settings, waiting, asked)
     if asked.decision == RELEASED:
-        told["published"] = silver_to_gold.run_gold(spark, run, settings)
-    return told
+        result["published"] = silver_to_gold.run_gold(spark, run, settings)
+    return result
 
 
 def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun, asked: Decision) -> None:
@@ -149,10 +141,7 @@ def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None
 
 
 def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -> int:
-    """How many records of Silver the range has. Before a release the files are checked: only what was audited is released.
-
-    A range that was released before is published whether or not the version still exists, see `gold.publish`.
-    """
+    """Count Silver's records in the range. A first release requires that the audited versions can still be read."""
     if asked.decision == RELEASED and waiting.decision is None:
         for name, version in {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}.items():
             if not tables.can_read(spark, run.table(name), version=version, where=waiting.range):

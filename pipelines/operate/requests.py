@@ -40,41 +40,32 @@ if TYPE_CHECKING:
     from silver.state.request import Erase, Request, Reset
 
 UNDECIDED = "undecided"
-"""In what an erasure left: records of the key in Bronze that no load has decided."""
+"""Key in an erasure's `left`: records of the key in Bronze that no load has decided."""
 
 _NEAR = 3
-"""Held records near a place that are named."""
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
 
 def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
-    """Execute a request, after finishing a load that an earlier run left unfinished. A repeat finds nothing to do.
+    """Execute a request, after finishing an unfinished load. A repeat finds nothing to do.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
 
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        request: The request.
-        is_dry_run: Only report the result; write nothing.
-
     Returns:
-        kind; load_seq, None if there was nothing to do; records settled, and `classes`, how many of each class; erased, how
-        many lost their content; retired, how many streams; `left`, how many were meant but had to stay, by reason; `streams`,
-        the watermark of each before and after, and its declared epoch; is_dry_run. After an erasure also `left_until`, see
-        `pipelines.operate.erasure.left`; `left_shadows`, see `pipelines.recover.shadows.drop`; and `left` has as "undecided"
-        the key's records that no load decided, because of the breaker or because the config lacks their topic. For a dry run of
-        a reset also `next_load`, what the next load would do after it, and `first_load`, what would be loaded before it, None
-        if nothing would be.
+        kind; load_seq, None if there was nothing to do; records settled, and `classes`, their number per class; erased, the
+        number that lost their content; retired, the number of streams; `left`, how many had to stay, by reason; `streams`,
+        the watermark of each before and after, and its declared epoch; is_dry_run. An erasure adds `left_until`, see
+        `pipelines.operate.erasure.left`, `left_shadows`, see `pipelines.recover.shadows.drop`, and "undecided" in `left`. The
+        dry run of a reset adds `first_load` and `next_load`: previews of the load before it, or None, and of the load after
+        it.
 
     Raises:
         TableMissingError: Silver has not been written yet.
         TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
-        UsageError: The watermark to move does not exist, or must not go there. Or the one record to release or discard neither
-            waits nor was settled so before.
-        BreakerOpenError: What precedes a new epoch was not loaded, because of other streams.
+        UsageError: The watermark does not exist or must not go there. Or the one record to settle neither waits nor was
+            settled so.
+        BreakerOpenError: Records before a new epoch were not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
@@ -91,29 +82,29 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         left_shadows = shadows.drop(spark, run)  # no cutover is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     _require_found(spark, run, request, answer)
-    told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
+    result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(answer)}
     if is_dry_run:
         return (
-            {**told, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
+            {**result, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
             if request.reset
-            else told
+            else result
         )
     if request.erase is not None:
-        told["left_until"] = erasure.left(settings)
-        told["left_shadows"] = left_shadows
+        result["left_until"] = erasure.left(settings)
+        result["left_shadows"] = left_shadows
         if undecided and (stayed := _undecided(spark, run, request.erase)):
-            told["left"] = {UNDECIDED: stayed}
+            result["left"] = {UNDECIDED: stayed}
         erasure.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         steps.claim(spark, run, answer.plan)
         steps.apply_claim(spark, run, answer.plan)
     if request.erase is not None:
         amend_gold(spark, run, settings)
-    return told
+    return result
 
 
 def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answer) -> None:
-    """Require that the one record of a request waits, or was settled so before; else name those that wait near it."""
+    """Require that the record of a request waits or was settled so before; otherwise name the nearest that wait."""
     wanted = request.wanted
     if wanted is None or wanted.offset is None or answer.plan is not None or answer.left:
         return
@@ -142,7 +133,7 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
 
 
 def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
-    """Refuse a reset that cannot be done, before anything is written; then load what precedes a new epoch.
+    """Refuse an impossible reset before anything is written; then load the records before a new epoch.
 
     A claimed load counts as finished. After a claimed restore or rebuild, the watermarks are known only once it is.
     """
@@ -158,7 +149,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
 
 
 def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) -> Watermarks:
-    """The watermarks once the claimed load is finished, with the stream's own even if it was retired."""
+    """Return the watermarks as of the claimed load, with the stream's own even if it was retired."""
     known = recovered.watermarks
     if recovered.open_claim is not None:
         known = known.after(recovered.open_claim)
@@ -166,7 +157,7 @@ def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) ->
 
 
 def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
-    """Whether a reset begins a new epoch, unless one is already declared for the stream's coming records."""
+    """Whether a reset begins a new epoch: none is declared yet for the stream's coming records."""
     mark = known.rows.get(asked.stream)
     if not asked.is_new_epoch or mark is None or mark.ordinal is None:
         return False
@@ -174,12 +165,9 @@ def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
 
 
 def _decide_before(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
-    """Load what Bronze holds undecided: it precedes the new epoch.
+    """Load the undecided records in Bronze: they precede the new epoch.
 
-    Where the breaker opens because of the stream itself, its records are left to that epoch.
-
-    Raises:
-        BreakerOpenError: The breaker opens for another reason, so what precedes the new epoch cannot be told from it.
+    If the breaker opens because of the stream itself, its records belong to the new epoch. Otherwise raises BreakerOpenError.
     """
     try:
         bronze_to_silver.run(spark, run, settings)
@@ -204,14 +192,14 @@ def _require_own_breaker(spark: SparkSession, run: Run, settings: Settings, reco
 
 
 def _undecided(spark: SparkSession, run: Run, asked: Erase) -> int:
-    """How many undecided records of the key Bronze holds: an erasure covers only decided ones."""
+    """Count the key's undecided records in Bronze: an erasure covers only decided ones."""
     whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(asked))
     decided = erase_key.records(whole, asked, watermarks.read(spark, run), 0)
     return whole.count() - decided.count()
 
 
 def _decide_undecided(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Load what Bronze holds undecided, so that it can be erased. An open breaker holds up no erasure of the rest."""
+    """Load Bronze's undecided records so that they can be erased. An open breaker does not stop the erasure of the rest."""
     try:
         bronze_to_silver.run(spark, run, settings)
     except BreakerOpenError as error:
@@ -238,7 +226,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
 
 
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
-    """The request with its age as a load number, and with Gold's last published load: a repeat may run on another day."""
+    """Pin the request's age as a load number, and Gold's last published load: a repeat may run on another day."""
     if request.kind in (RELEASE, DISCARD):
         request = replace(request, published_to=small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:
@@ -257,7 +245,7 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
     return by_request.plan_request(spark, run, known, claim)
 
 
-def _told(answer: Answer) -> dict[str, object]:
+def _summary(answer: Answer) -> dict[str, object]:
     planned = answer.plan
     classes: Counter[str] = Counter(planned.settled["class"].to_pylist()) if planned else Counter()
     if planned and planned.settled_in_gold.num_rows:
@@ -276,7 +264,7 @@ def _told(answer: Answer) -> dict[str, object]:
 def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and what was asked
     spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, asked: Reset
 ) -> dict[str, object]:
-    """Preview the next load under the watermarks that the answer leaves, and the load that would precede a new epoch."""
+    """Preview the next load under the answer's watermarks, and the load that would precede a new epoch."""
     if _begins_epoch(asked, _known(spark, run, recovered, asked)):
         first = bronze_to_silver.previewed(spark, run, settings, recovered)
         if first["breaker"]:

@@ -1,4 +1,1 @@
-"""Take all tables back to an earlier load, or rebuild Silver from Bronze.
-
-The entries are `restore.restore` and `rebuild.rebuild`.
-"""
+"""Take all tables back to an earlier load (`restore.restore`), or rebuild Silver from Bronze (`rebuild.rebuild`)."""

@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from silver.rebuild.replay import Replayed, Row
 
 CHANGES = "decision_changes"
-"""The shadow's table of records that are decided differently."""
 
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """A rebuild in progress: the run, the same run over its shadow, the current rules."""
+    """A run, the same run over its shadow, and the current rules."""
 
     spark: SparkSession
     run: Run
@@ -57,29 +56,19 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
 ) -> dict[str, object]:
     """Decide all of Bronze again under the current config, and report which records are decided differently.
 
-    For a changed extractor, a changed policy, or a damaged table. Operators' decisions are repeated in their place, as far as
-    the ledger records them. Everything is written to a shadow. Only on request it replaces Silver's tables, all at once as one
-    load (`silver.load.cutover`), and Gold follows with the next gate that passes.
-
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        is_applied: Whether the shadow replaces the tables.
-        reason: Why, kept in the ledger.
-        by: Who decides, kept in the ledger.
+    Use it for a changed extractor or policy, or a damaged table. Operators' decisions in the ledger are repeated in their
+    place. Everything is written to a shadow. If applied, it replaces Silver's tables in one load (`silver.load.cutover`), and
+    Gold follows with the next gate that passes. `reason` and `by` go to the ledger.
 
     Returns:
-        load_seq, None if nothing was applied; records of Bronze that were decided; repeated, how many of the operators'
-        decisions were, and not_repeated, which were not and why; changes, rows of before, after and records; samples, the first
-        of the changed records; payload_fields, rows of field, before and after: what earlier loads decoded otherwise, as
-        `silver.rebuild.decision_diff.changed_fields` has it; shadow, the table that holds all changes, None once applied;
-        is_applied.
+        load_seq, None if not applied; records of Bronze that were decided; repeated, the number of operators' decisions, and
+        not_repeated, the others and why; changes, rows of before, after and records; samples, the first changed records;
+        payload_fields, see `silver.rebuild.decision_diff.changed_fields`; shadow, the table of all changes, None once
+        applied; is_applied.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
-        TableStateError: The ledger contradicts itself, so what had been decided is unknown; or a restore or rebuild is
-            unfinished, and this one is not to be applied.
+        TableStateError: The ledger contradicts itself; or a restore or rebuild is unfinished, and this one is not applied.
         AnotherWriterError: Another run wrote at the same time.
     """
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
@@ -115,7 +104,7 @@ def _shadow_of(run: Run) -> str:
 
 
 def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
-    """The loads to repeat: the ledger's, including an unfinished one. Without a ledger, all of Bronze in one."""
+    """Return the loads to repeat: the ledger's, including an unfinished one. Without a ledger, all of Bronze in one."""
     rows = _without_cutover(spark, run, _ledger(spark, run), is_applied=is_applied)
     if not rows:
         bronze = run.table(BRONZE_RECORDS)
@@ -144,7 +133,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 
 def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
-    """The ledger's rows without an unfinished cutover: this rebuild takes its place, or is refused."""
+    """Return the ledger's rows without an unfinished cutover, which an applied rebuild replaces."""
     claimed = claim.open_cutover(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
@@ -156,7 +145,7 @@ def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, is_appli
 
 
 def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
-    """Write what the shadow decides differently to a table there, and summarise it."""
+    """Write the changed decisions to a table of the shadow, and summarise it."""
     tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
     table = work.shadow.table(CHANGES)
     delta.overwrite(decision_diff.changed(_live(work, tables), tables), table)
@@ -174,7 +163,6 @@ def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
 
 
 def _live(work: _Rebuild, shadow: Tables) -> Tables:
-    """The live tables; one that does not exist counts as empty."""
     parts = {}
     for name, like in ((SILVER_RECORDS, shadow.records), (SILVER_REJECTS, shadow.rejects)):
         there = delta.exists(work.spark, work.run.table(name))
@@ -185,9 +173,7 @@ def _live(work: _Rebuild, shadow: Tables) -> Tables:
 def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, by: str) -> int:
     """Claim the shadow's loads and the cutover, and execute it.
 
-    Raises:
-        AnotherWriterError: Another run has claimed a load since the ledger was read, which the shadow lacks. Nothing was
-            written.
+    Raises AnotherWriterError if another run has claimed a load since the ledger was read. Nothing was written then.
     """
     spark, run = work.spark, work.run
     asked = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))

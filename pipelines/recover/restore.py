@@ -35,25 +35,16 @@ _TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS)
 def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     spark: SparkSession, run: Run, settings: Settings, to: int, *, reason: str, by: str, is_dry_run: bool
 ) -> dict[str, object]:
-    """Take Silver, watermarks, rejects, the ledger and Gold back to where a load left them.
+    """Take Silver, watermarks, rejects, the ledger and Gold back to where load `to` left them.
 
-    What the tables hold of later loads does not matter: this is the way out if one of them was restored, emptied or written
-    alone, or if a claimed load cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides
-    again what the rolled-back loads had decided. Operators' decisions in them are rolled back too. Commits: see
+    Rows of later loads do not matter: this repairs tables of which one was restored, emptied or written alone, or a claim
+    that cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides its records again.
+    Operators' decisions in later loads are rolled back. `reason` and `by` go to the ledger. Commits: see
     `silver.load.cutover` and `pipelines.silver_to_gold`.
 
-    Args:
-        spark: The session.
-        run: The run.
-        settings: The pipeline's settings.
-        to: The load to go back to.
-        reason: Why, kept in the ledger.
-        by: Who decides, kept in the ledger.
-        is_dry_run: Only report what would be removed; write nothing.
-
     Returns:
-        load_seq, the restore's own; to; undone, the first and last load rolled back, or None; records, rejects and loads: rows
-        removed from each table; is_dry_run.
+        load_seq, the restore's own; to; undone, the first and last load rolled back, or None; records, rejects and loads:
+        rows removed from each table; is_dry_run.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -74,7 +65,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     _require_whole(spark, run, loads, to)
     highest = cutover.highest_load(spark, run)
     going = {name: _count_after(spark, run, name, to) for name in _TABLES}
-    told: dict[str, object] = {
+    result: dict[str, object] = {
         "load_seq": None,
         "to": to,
         "undone": [to + 1, highest] if highest > to else None,
@@ -82,7 +73,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         "is_dry_run": is_dry_run,
     }
     if is_dry_run:
-        return told
+        return result
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
     asked = Cutover(keep_to=to, undo_to=highest)
@@ -97,13 +88,13 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     )
     cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
-    return {**told, "load_seq": load_seq}
+    return {**result, "load_seq": load_seq}
 
 
 def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
     """Finish a claimed load if possible; otherwise it is rolled back with the rest.
 
-    One that only adds is not finished just to be rolled back. An erasure is: half of it would remain.
+    A load that only adds is not finished just to be rolled back. An erasure is, because half of it would remain.
     """
     try:
         recovered = recover.recover(spark, run, rules)
@@ -118,7 +109,6 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
 
 
 def _kinds(loads: DataFrame) -> dict[int, str]:
-    """The kind of each load in the ledger."""
     return dict(loads.select("load_seq", "kind").distinct().collect())
 
 
@@ -134,7 +124,6 @@ def _require_known(run: Run, loads: Collection[int], to: int) -> None:
 
 
 def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
-    """Raise unless ledger, records and rejects still hold the load and all loads before it."""
     kinds = _kinds(loads)
     _require_known(run, kinds, to)
     rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()

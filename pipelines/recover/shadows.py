@@ -1,4 +1,4 @@
-"""The shadows of rebuilds: what a rebuild that was not applied leaves next to the tables, for inspection."""
+"""The shadows of rebuilds that were not applied, next to the tables."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def drop(spark: SparkSession, run: Run) -> str | None:
     """Remove all shadows: folders, objects of a store, or a catalog's tables. No unfinished rebuild may still need one.
 
-    Returns:
-        The folder that shadows are in if it cannot be removed from here, because only Spark reaches the root; else None.
+    Returns None, or the shadows' folder if only Spark reaches the root and nothing was removed.
     """
     place = run.lakehouse
     if place.local_root is not None:

@@ -38,14 +38,7 @@ _GOLD = ("producer", "epoch", "sequence", "load_seq", "arrival")
 
 
 class Offsets:
-    """The comparison by offset.
-
-    Args:
-        spark: The session.
-        run: The run.
-        snapshot: The pinned tables.
-        rules: The rules of the last load if sequences are to be read from Bronze again (`--deep`), else None.
-    """
+    """The comparison by offset. With rules, those of the last load, sequences are read from Bronze again (`--deep`)."""
 
     def __init__(self, spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules: Rules | None) -> None:
         self._spark, self._run, self._snapshot, self._rules = spark, run, snapshot, rules
@@ -97,7 +90,7 @@ class Offsets:
         return self._snapshot.read(self._spark, self._run, name)
 
     def _as_in_gold(self, kept: DataFrame) -> DataFrame:
-        """Silver's rows with the load that brought each into Gold: for records kept out, none or the one that released it."""
+        """Replace load_seq by the load that brought the row to Gold: for rows kept out, null or the load that released it."""
         if not self._snapshot.kept_out:
             return kept
         names = ("topic", "partition", "offset", "state", "settled_load_seq")
@@ -120,14 +113,14 @@ class Offsets:
         return self._with_read_epoch(self._read(SILVER_RECORDS))
 
     def _with_read_epoch(self, rows: DataFrame) -> DataFrame:
-        """Add the epoch of topics in which it is read; elsewhere null, as there it may be one that an operator declared."""
+        """Add the epoch of topics whose records carry one; elsewhere null, as an operator may have declared it."""
         if self._rules is None:
             return rows
         is_read = by_topic([(topics, F.lit(each.epoch is not None)) for each, topics in self._rules.sources.kinds])
         return rows.withColumn(_READ_EPOCH, F.when(is_read, F.col("epoch")))
 
     def _bronze(self) -> DataFrame:
-        """Bronze's records of the finished loads: up to the last decided offset of each partition."""
+        """Return Bronze's records up to the last decided offset of each partition."""
         last = [(*partition, offset) for partition, offset in self._snapshot.last_offsets.items()]
         decided = frames.of_tuples(self._spark, last, "topic string, partition int, up_to bigint")
         records = self._read(BRONZE_RECORDS).join(F.broadcast(decided), on=["topic", "partition"], how="inner")
@@ -138,7 +131,7 @@ class Offsets:
         return self._with_read_epoch(sequenced(from_bytes(records), rules))
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
-        """The bitmap words whose content differs, the first of them down to the offset."""
+        """Yield the bitmap words whose content differs; the first one down to the offset."""
         expected = f"the same {', '.join(name.removeprefix(_READ) for name in self._columns)}"
         for nth, row in enumerate(row for row in wrong if row["differs"]):
             offset = self._first_differing(row) if nth == 0 else bitmaps.offset_of(row, "differs")
@@ -172,7 +165,6 @@ _PUBLISHED = {
 
 
 def _counted(loads: Iterable[Row], offsets: Counter[tuple[str, int]]) -> Iterator[Violation]:
-    """Compare the number of distinct offsets that Bronze holds of each partition with the ledger's."""
     expected: Counter[tuple[str, int]] = Counter()
     for row in loads:
         expected[row["topic"], row["partition"]] += row["records"] - row[REPLAY]

@@ -58,9 +58,9 @@ def findings(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: 
 
 
 def _extracted(records: DataFrame, last_rules: str | None) -> Iterator[Violation]:
-    """The records of which Bronze keeps another producer, epoch, sequence or problem than their bytes say.
+    """Compare Bronze's producer, epoch, sequence and problem with the records' bytes.
 
-    Only what the last load's sources read: Silver takes nothing else from these columns. An erased record has no bytes.
+    Only for the last load's sources, which are all that Silver uses. An erased record has no bytes.
     """
     if last_rules is None or FINGERPRINT not in records.columns:
         return
@@ -76,7 +76,6 @@ def _extracted(records: DataFrame, last_rules: str | None) -> Iterator[Violation
 
 
 def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: Mapping[int, str]) -> Iterator[Violation]:
-    """The payloads that differ from what their values decode to."""
     silver = snapshot.read(spark, run, SILVER_RECORDS).where(F.col("load_seq") <= snapshot.finished)
     decodings = {decoding: loads for decoding, loads in _loads_by_decoding(rules_of).items() if decoding.decodes}
     if not decodings or "payload" not in silver.columns:
@@ -96,7 +95,7 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
 
 
 def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> Iterator[Violation]:
-    """How many records differ, and where the first one is; nothing if none does."""
+    """Count the records that differ and name the first one."""
     place = F.struct("topic", "partition", "offset")
     found = differing.agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first")).collect()[0]
     if found["records"]:
@@ -106,7 +105,7 @@ def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> 
 
 
 def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
-    """For each way of decoding values, as rules that say nothing else, the loads that used it, as conditions on load_seq."""
+    """Group the loads by their way of decoding values: rules that say nothing else, to conditions on load_seq."""
     decodings = {load_seq: Rules.from_json(rules_of[load_seq]).of_values for load_seq in sorted(rules_of)}
     found: dict[Rules, list[str]] = {}
     for decoding, of_decoding in groupby(decodings, key=decodings.__getitem__):
@@ -116,7 +115,7 @@ def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
 
 
 def _comparable(found: Column, kind: DataType, wanted: DataType) -> Column:
-    """A value of a type as Spark can compare it: with the fields of another type, null where it has none; maps as entries."""
+    """Make a value comparable in Spark: with the fields of the wanted type, null where missing; maps as entries."""
     if kind.simpleString() == wanted.simpleString() and not holds(kind, MapType):
         return found
     if isinstance(kind, StructType) and isinstance(wanted, StructType):

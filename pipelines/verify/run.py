@@ -1,7 +1,7 @@
-"""Prove the tables against each other. Reads only, and takes no lock: what a concurrent run writes is left out.
+"""Prove the tables against each other. Reads only, takes no lock, and ignores what a concurrent run writes.
 
-The checks run in the order of causes: files and logs; the ledger by itself; the watermarks, Silver and the rejects against the
-ledger; all of them and Bronze by offset; Gold against Silver. So the first that does not hold names what is damaged.
+Checks run from cause to consequence: files and logs; the ledger; watermarks, Silver and rejects against it; all of them and
+Bronze by offset; Gold against Silver. The first that fails names the damage.
 """
 
 from __future__ import annotations
@@ -55,16 +55,11 @@ _HEALTH = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward", "l
 
 
 def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]:
-    """Run the checks one after another; after a file that cannot be read, the remaining ones are skipped.
-
-    Args:
-        spark: The session.
-        run: The run.
-        is_deep: Whether every file is read whole and every load decided again.
+    """Run the checks one after another; a file that cannot be read ends them. `is_deep` adds `pipelines.verify.deep`.
 
     Returns:
-        ok; is_deep; last_load_seq and published_load_seq, the last loads that were checked; open_claim, the load that the next
-        run finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Check`); seconds.
+        ok; is_deep; last_load_seq and published_load_seq, the last loads that were checked; open_claim, the load that the
+        next run finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Check`); seconds.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -104,7 +99,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
 
 
 def _files(run: Run) -> Iterator[Check]:
-    """Check the tables' files under a root; those of a catalog are its own, and reading finds what is missing."""
+    """Check the tables' files under a root. A catalog manages its own, and reading them finds what is missing."""
     root = files_of(run.lakehouse)
     if root is None:
         return
@@ -207,11 +202,7 @@ def _unhealthy(snapshot: VerifySnapshot, rows: list[Row]) -> Iterator[Violation]
 
 
 def _unreadable(run: Run, error: Exception) -> Check:
-    """The finding for a data file that cannot be read.
-
-    Raises:
-        Exception: The error itself, if it is about anything else.
-    """
+    """Return the finding for a data file that cannot be read; raise any other error again."""
     text = str(error)
     if not any(each in text for each in _UNREADABLE):
         raise error

@@ -40,13 +40,10 @@ class VerifySnapshot:
     """What is finished and published, and the pinned version of each table.
 
     Attributes:
-        finished: The last finished load; later ones are left out.
         published_to: The last load that Gold has published; None if there is no Gold.
-        watermarks: All rows of silver_watermarks.
         ledger: The ledger's rows in the order of their loads, including an open claim's.
-        versions: The Delta version of each table that exists.
         rejected: The rejected loads: Gold holds none of their rows.
-        kept_out: The rows of gold_rejects that are in effect: what expectations kept out of Gold.
+        kept_out: The rows of gold_rejects that are in effect.
     """
 
     finished: int
@@ -65,7 +62,7 @@ class VerifySnapshot:
 
     @cached_property
     def is_before_rebuild(self) -> bool:
-        """Whether Gold is still as it was before a rebuild, and so has none of Silver's current loads."""
+        """Whether Gold is older than a rebuild, and so has none of Silver's current loads."""
         return is_rebuilt({row["load_seq"]: row["kind"] for row in self.loads}, self.published_to or 0)
 
     @cached_property
@@ -123,8 +120,8 @@ def pin(spark: SparkSession, run: Run) -> VerifySnapshot:
 def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
     """Pin the tables in an order that leaves nothing finished out.
 
-    Loads that the watermarks call finished are whole in every version of the other tables that is read later. A rejected load
-    is not in the Gold pinned before. A load's rows in Silver follow its claim in the ledger.
+    Loads that the watermarks call finished are whole in tables that are read later. Gold is pinned before the rejected loads,
+    and the ledger after Silver, whose rows follow their claim.
     """
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
     marks = small_tables.read(spark, run.table(SILVER_WATERMARKS), WATERMARK, version=versions[SILVER_WATERMARKS])

@@ -43,12 +43,9 @@ class Jump:
 
     Attributes:
         kind: JF, JB, DJF or DJB.
-        offset: Kafka offset of the record that was read there.
-        before: The sequence before it.
-        block: Consecutive records from there on that were read before.
-        is_retry: Whether the record has the timestamp of its first copy, as where the client itself sends it again; None if
-            unknown: nobody looked, or the broker sets the timestamps.
-        is_gap: Whether it goes forward over numbers that were never read, as in a stream with gaps.
+        block: The number of consecutive records from there on that were read before.
+        is_retry: Whether the record has the timestamp of its first copy; None if unknown or set by the broker.
+        is_gap: Whether it goes forward over numbers that were never read.
     """
 
     kind: Kind
@@ -73,15 +70,10 @@ class Jump:
 
 @dataclass
 class Order:
-    """How one stream arrived.
+    """How one stream arrived: records with a readable sequence, repeated ones, and the jumps in offset order.
 
-    Attributes:
-        received: Records whose sequence could be read.
-        duplicates: Those of them whose epoch and sequence had been read before.
-        jumps: The deviations, in offset order.
-        collisions: Records that Silver refused as collisions; 0 if not counted.
-        missing: Numbers between the lowest and the highest of an epoch that were never read.
-        is_contiguous: Whether the policies say that the stream has no gaps, so that a missing number was lost.
+    `collisions` are counted in Silver; `missing` are numbers between the lowest and highest of an epoch that were never read;
+    `is_contiguous`, by the policies, says that a missing number was lost.
     """
 
     stream: Stream
@@ -93,7 +85,7 @@ class Order:
     is_contiguous: bool = False
 
     def count(self, kind: Kind) -> int:
-        """The deviations of one kind."""
+        """Count the jumps of one kind."""
         return sum(jump.kind == kind for jump in self.jumps)
 
 
@@ -110,7 +102,7 @@ def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
 
 
 def rises(keys: pa.Table) -> Iterator[Rise]:
-    """Cut the records of each stream, in offset order, at each number that is not the next one. Skips replays."""
+    """Cut each stream's records, in offset order, at each number that is not the next one. Skips replays."""
     rows = sort_keys(keys)
     is_once = starts_of(rows.stream, rows.offset)
     stream, offset, epoch, sequence = (column[is_once] for column in (rows.stream, rows.offset, rows.epoch, rows.sequence))
@@ -196,11 +188,10 @@ class _Seen:
 
 
 _RACE = 10
-"""Threads that number records get out of step by at most this much; beyond it whole batches were reordered."""
 
 
 class Diagnosis(NamedTuple):
-    """One diagnosis: its name, the evidence seen, and the setting that cures it."""
+    """A diagnosis: its name, the evidence seen, and the setting that cures it."""
 
     name: str
     evidence: str
@@ -208,7 +199,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(order: Order) -> list[Diagnosis]:
-    """Diagnose the arrival order of one stream in Bronze; no findings if it rises, with or without gaps."""
+    """Diagnose one stream's arrival order in Bronze; empty if it rises, with or without gaps."""
     back, resent = [jump for jump in order.jumps if jump.kind == "JB"], [jump for jump in order.jumps if jump.block]
     farthest = max((jump.before - jump.sequence for jump in back), default=0)
     found = []

@@ -1,7 +1,4 @@
-"""The ledger checked against itself, and the rejects against the ledger. Pure, on few rows.
-
-Each row of the ledger gives a stream's watermark before and after a load and what the load did: see `lakehouse.reconcile`.
-"""
+"""The ledger checked against itself, and the rejects against the ledger. Pure, on few rows."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
-"""The state of the rejects that a load of each kind settles."""
 
 
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
@@ -55,8 +51,7 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
 def chain(ledger: Sequence[Row], pipeline: str, *, first: int = 1) -> Iterator[Violation]:
     """Check that all loads are one pipeline's, and that each starts where the one before it ended.
 
-    They are numbered without gaps, except for loads that a restore or rebuild rolled back. The ledger's rows come in the order
-    of their loads, from load `first` on.
+    Loads are numbered without gaps, except those that a restore or rebuild rolled back. The rows come in the order of loads.
     """
     yield from loads_are_there(ledger, max((row["load_seq"] for row in ledger), default=0), first=first)
     bronze_version = -1
@@ -116,10 +111,7 @@ def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
 
 
 def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
-    """Check that the rejects of each class, and those that each load settled, are as many as the ledger counts.
-
-    `found` has the rows of `silver.audit.row_summaries.rejects`.
-    """
+    """Check the rejects of each class, and those each load settled, against the ledger. `found`: `row_summaries.rejects`."""
     expected: Counter[tuple[bool, int, str]] = Counter()  # whether it counts what a load settled, the load, the place
     listed: Counter[tuple[bool, int, str]] = Counter()
     kinds = {row["load_seq"]: row["kind"] for row in ledger}
@@ -149,7 +141,6 @@ def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Viola
 
 
 def _is_possible(row: Row, kinds: Mapping[int, str]) -> bool:
-    """Whether a load can have set the state of a reject."""
     state, by = row["state"], row["settled_load_seq"]
     if by is None:
         return state == HELD or (state == DISCARDED and row["class"] in (DUPLICATE, LATE))

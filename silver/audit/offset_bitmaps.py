@@ -1,12 +1,10 @@
-"""The tables compared by Kafka offset, one bitmap word of 64 offsets at a time. Pure: nothing is read or written here.
+"""Compare the tables by Kafka offset, one bitmap word of 64 offsets at a time. Pure.
 
 Each table is reduced to a row per word: its rows, its offsets as bits, and a hash of its content. That is exact for the
-offsets, misses a changed record once in 2^64, and joins few narrow rows instead of every wide one.
+offsets, misses a changed record once in 2^64, and joins few narrow rows. Columns begin with the letter of their table:
 
-The tables, and the letter that their columns begin with:
-
-- b: Bronze, up to the last decided offset; s: Silver; r: rejects (offset ranges that may cover other producers' offsets)
-- p: Silver's rows of published loads; g: gold_records; l: gold_latest
+- b: Bronze, up to the last decided offset; s: Silver; r: rejects (offset ranges that may cover other producers' offsets) - p:
+Silver's rows of published loads; g: gold_records; l: gold_latest
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CONTENT = ("timestamp", "key", "value")
-"""The columns of a record that must be equal in Bronze and Silver."""
 
 _PLACE = ("topic", "partition", "word")
 _COLUMNS = tuple(f"{table}_{what}" for table in "bsrpgl" for what in ("rows", "bits", "content"))
@@ -42,9 +39,7 @@ def content_hash(columns: Sequence[str], *, of: str = "offset") -> Column:
 def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
     """Aggregate rows by word, for one or more tables in one pass.
 
-    Args:
-        rows: Rows with topic, partition and offset, and what the hashes read.
-        hashes: For each table's letter the hash of a row: 0 if its content is not compared, null if the table lacks it.
+    `hashes` has the hash of a row by its table: 0 if its content is not compared, null if the table lacks it.
     """
     named = [
         column
@@ -93,11 +88,9 @@ def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
 def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:
     """Compare the words of all tables. If producers share a partition's offsets, a reject's range may cover kept records.
 
-    Returns:
-        A row per partition, whose `word` is null, then one per word with a problem; the first 20,000 rows.
-        topic, partition, word; offsets (Bronze's distinct ones); doubled (words in which Bronze holds an offset twice, so that
-        their content is not compared); silver and gold (rows); and a bitmap of the offsets for each of `_problems`, null in a
-        partition's row.
+    Returns a row per partition, whose `word` is null, then the first words with a problem. Columns: topic, partition, word;
+    offsets, Bronze's distinct ones; doubled, words with a repeated offset, whose content is not compared; silver and gold,
+    rows; and a bitmap of the offsets for each of `_problems`.
     """
     joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), words)
     names = [name for name in _COLUMNS if name in joined.columns]
@@ -121,7 +114,6 @@ def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:
 
 
 def _problems(*, has_producers: bool) -> dict[str, Column]:
-    """What can be wrong with a word: the bits of the offsets concerned."""
     b, s, r, p, g, latest = (F.col(f"{table}_bits") for table in "bsrpgl")
     zero = F.lit(0).cast("bigint")
     is_single = F.col("b_rows") == F.bit_count("b_bits")

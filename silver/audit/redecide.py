@@ -53,14 +53,10 @@ _SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records")
 def redecide_load(
     spark: SparkSession, run: Run, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
 ) -> Iterator[Violation]:
-    """Decide a load again; yield its differences from the ledger and the rejects. Operators' requests are skipped.
+    """Decide a load again; yield its differences from the ledger and the rejects. Skips operators' requests.
 
-    Args:
-        spark: The session.
-        run: The run.
-        claim: The ledger's rows of the load, with their rules.
-        before: The watermarks before the load, as the ledger has them.
-        tables: `bronze`, `silver` and `rejects`, each at one version.
+    `claim` are the load's ledger rows with their rules, `before` the watermarks by the ledger, and `tables` has `bronze`,
+    `silver` and `rejects` at one version.
     """
     decided = [row for row in claim if row["records"] > row[REPLAY]]
     if not decided or claim[0]["kind"] != RECORDS:
@@ -84,7 +80,7 @@ def redecide_load(
 
 
 def _within(rows: Sequence[Row]) -> Column:
-    """The offsets that the load decided: above the partition's last one before it, up to the last one of its streams."""
+    """Return the condition for the offsets that the load decided in each partition."""
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for row in rows:
         above = -1 if row["last_offset_before"] is None else row["last_offset_before"]
@@ -111,7 +107,7 @@ def _other_outcomes(
 def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) -> Iterator[Violation]:
     """Compare the load's rows of `silver_rejects`, as it left them, with those decided now.
 
-    Blocks of a kind are compared by their sum: one is cut where Bronze held, or holds by now, an offset twice.
+    Blocks of a kind are compared by their sum, because an offset that Bronze held twice cuts a block.
     """
     found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
     by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))

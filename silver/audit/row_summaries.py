@@ -24,7 +24,7 @@ def kept(records: DataFrame) -> DataFrame:
 
 
 def repeated(records: DataFrame) -> DataFrame:
-    """Find the bitmap words of 64 sequences in which Silver has more rows than sequences: little is shuffled."""
+    """Find the bitmap words of 64 sequences in which Silver has more rows than sequences: few rows are shuffled."""
     words = records.groupBy(*STREAM, "epoch", word("sequence").alias("word")).agg(
         F.count(F.lit(1)).alias("rows"),
         F.bit_count(F.bit_or(bit("sequence"))).cast("bigint").alias("sequences"),

@@ -1,6 +1,6 @@
-"""Producer, epoch, sequence and problem of Bronze's records: the columns that Bronze has, or read from the bytes.
+"""Producer, epoch, sequence and problem of Bronze's records, from Bronze's columns or the bytes.
 
-Bronze extracts while it ingests, and notes the fingerprint of its sources. A row with another fingerprint is extracted here.
+Bronze extracts at ingest and notes its sources' fingerprint. A row with another fingerprint is extracted here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     from silver.rules import Rules
 
 NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
-"""The columns that a decision reads."""
 
 
 def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
     """Add producer (string), epoch and sequence (bigint) and problem (string), as the rules read them from Bronze's records.
 
-    If only the value could not be decoded, and undecodable values are quarantined, the problem is `value_undecodable`. Of rows
-    without a fingerprint, Bronze's columns hold (see `are_current`). Grain: a record, as given.
-
-    Raises:
-        ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
+    If only the value could not be decoded, and the rules quarantine that, the problem is `value_undecodable`. Rows without a
+    fingerprint keep Bronze's columns (see `are_current`). ConfigError if a custom extractor cannot be imported.
     """
     read = _read(records, rules.sources)
     if rules.judges_values:
@@ -44,15 +40,12 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
-    """Return the columns `NARROW`. Reads no more columns than necessary."""
+    """Return the columns `NARROW`, reading no others than necessary."""
     return sequenced(records, rules).select(*NARROW)
 
 
 def are_current(records: DataFrame, rules: Rules) -> bool:
-    """Whether Bronze read all of these records by the sources of these rules: then drop the fingerprint for `sequenced`.
-
-    Reads the fingerprints, and of files with statistics not even those.
-    """
+    """Whether Bronze read all of these records by the sources of these rules: then drop the fingerprint for `sequenced`."""
     if FINGERPRINT not in records.columns or rules.sources.is_left_to_silver:
         return False
     wanted = F.coalesce(fingerprint(rules.sources), F.lit(""))
@@ -61,7 +54,7 @@ def are_current(records: DataFrame, rules: Rules) -> bool:
 
 
 def keys_are_current(keys: pa.Table, rules: Rules) -> bool:
-    """The same of records on the driver: rows with topic and fingerprint."""
+    """Whether the same holds for rows on the driver, with topic and fingerprint."""
     for read in keys.group_by(["topic", FINGERPRINT]).aggregate([]).to_pylist():
         sources = rules.sources.of_topic(read["topic"])
         if sources.is_left_to_silver or read[FINGERPRINT] != sources.fingerprint:
@@ -70,12 +63,12 @@ def keys_are_current(keys: pa.Table, rules: Rules) -> bool:
 
 
 def from_bytes(records: DataFrame) -> DataFrame:
-    """Return Bronze's records without what was extracted of them, so that `sequenced` reads their bytes."""
+    """Drop the extracted columns, so that `sequenced` reads the bytes."""
     return records.drop(*EXTRACTED, FINGERPRINT)
 
 
 def erased_columns(records: DataFrame) -> list[str]:
-    """The column `erased`, if the rows have it, as Bronze's and Silver's do; for a `select`."""
+    """Return `["erased"]` if the rows have that column, for a `select`."""
     return ["erased"] if "erased" in records.columns else []
 
 
@@ -96,12 +89,10 @@ def _read(records: DataFrame, sources: Sources) -> DataFrame:
 
 
 def _is_judged(rules: Rules) -> Column:
-    """Whether a value that cannot be decoded keeps a record out of Silver, by its topic."""
     return by_topic([(topics, F.lit(each.judges)) for each, topics in rules.decodings])
 
 
 def _with_erased(read: DataFrame, rules: Rules) -> DataFrame:
-    """For erased records, take what was read before they were erased."""
     erased = F.col("erased")
     known = {name: erased[name] for name in EXTRACTED}
     known["problem"] = F.when(_is_judged(rules) | (known["problem"] != UNDECODABLE), known["problem"])

@@ -2,11 +2,12 @@ r"""Decodes JSON into the types of a schema: what a type holds without loss, and
 
 Spark's `from_json` silently rounds decimals, takes a date from any number, turns large numbers into infinity, wraps a TINYINT
 around at 128, and writes fractions as doubles where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose
-values are checked and then cast. A text is parsed again, with variants for strings, only where a STRING looks like a fraction.
+values are checked and then cast. A text is parsed again, with variants for strings, only where a STRING looks like a
+fraction.
 
 - A number has at most 1,000 characters, the exponent of a DECIMAL at most three digits: as DECIMAL, `1e32000000` takes 75 s.
-- A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. A time without a date is invalid: Spark
-  would take today's date. A TIMESTAMP keeps microseconds.
+- A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. It keeps microseconds.
+- A time without a date is invalid: Spark would take today's date.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _LOOKS_REWRITTEN = r'(?s)\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{].*(?:[0-9]\.[0-9
 
 
 class Check(NamedTuple):
-    """What may be wrong with values of some types, at any depth; a null is not.
+    """A check of values of some types, at any depth; null passes.
 
-    `concerns` makes no Column: each level of a type would double their number.
+    `concerns` makes no Column, as each level of a type would double their number.
     """
 
     concerns: Callable[[Type], bool]
@@ -101,20 +102,20 @@ def parse(text: Column, schema: Type) -> Column:
 
 
 def is_read(parsed: Column, text: Column, schema: Type) -> Column:
-    """Whether a text is one JSON document, each of whose values its type holds without loss. Null counts as no."""
+    """Whether a text is one JSON document, each of whose values its type holds without loss. Null means no."""
     found = json_strictness.document(parsed)
     is_of_schema = json_strictness.is_document(parsed, text) & found.isNotNull()
     return is_of_schema & ~_losses(text).any_in(found, schema) & ~_is_any_rewritten(found, text, schema)
 
 
 def payload(parsed: Column, schema: Type) -> Column:
-    """The fields of a text that could be read, in the types of the schema."""
+    """Return the fields of a readable text, in the types of the schema."""
     found = json_strictness.document(parsed)
     return found if _mapped(schema, _PARSED_AS) == schema else found.try_cast(schema.sql())
 
 
 def _mapped(schema: Type, names: Mapping[str, str]) -> Type:
-    """The schema with other scalars in the place of some."""
+    """Replace some scalar types in a schema."""
     if schema.kind == "scalar":
         return Type("scalar", names[schema.name]) if schema.name in names else schema
     fields = tuple(replace(field, type=_mapped(field.type, names)) for field in schema.fields)
@@ -122,8 +123,6 @@ def _mapped(schema: Type, names: Mapping[str, str]) -> Type:
 
 
 def _losses(text: Column) -> Check:
-    """Values that are none of their type, or that it does not hold."""
-
     def is_lossy(found: Column, kind: Type) -> Column:
         match kind.name:
             case "DECIMAL":
@@ -143,7 +142,7 @@ def _losses(text: Column) -> Check:
 
 
 def _is_no_decimal(found: Column, kind: Type, text: Column) -> Column:
-    """Whether a variant is no number, or one of more digits than a DECIMAL has. Nothing is cast before it is looked at."""
+    """Whether a variant is not a number, or has more digits than the DECIMAL. Checks the text before it casts it."""
     type_, number = F.schema_of_variant(found), F.try_variant_get(found, "$", "string")
     _, scale = kind.digits or (0, 0)
     plain = rf"\A[+-]?(?=[0-9.]*[0-9])[0-9]*(?:\.[0-9]{{0,{scale}}}0*+)?\z"
@@ -165,7 +164,7 @@ def _is_no_decimal(found: Column, kind: Type, text: Column) -> Column:
 
 
 def _is_no_moment(found: Column, kind: Type) -> Column:
-    """Whether a variant is no timestamp, or one that not every reader holds."""
+    """Whether a variant is not a timestamp that every reader holds."""
     type_, text = F.schema_of_variant(found), F.try_variant_get(found, "$", "string")
     is_moment = ~text.rlike(_TIME_ALONE) & ~is_far_out(text.try_cast(kind.name), kind)
     is_seconds = text.rlike(_SECONDS) if kind.name == "TIMESTAMP" else F.lit(False)
@@ -174,7 +173,7 @@ def _is_no_moment(found: Column, kind: Type) -> Column:
 
 
 def _is_any_rewritten(found: Column, text: Column, schema: Type) -> Column:
-    """Whether Spark wrote a STRING in another way than the text: a fraction or -0, or an object or array with one."""
+    """Whether Spark changed a STRING's text: a fraction or -0, or an object or array with one."""
     may_have_minus_zero = F.contains(text, F.lit("-0"))
 
     def looks_rewritten(value: Column, _: Type) -> Column:

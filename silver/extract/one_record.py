@@ -1,4 +1,4 @@
-"""One record read on the driver, by the rules that Spark reads millions with: for explaining it, not for deciding it."""
+"""One record read on the driver, by the rules of Spark's extraction: to explain a record, not to decide it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TEXT, WHOLE, FRACTION, LOGICAL, OBJECT, LIST = ("text", "a whole number", "a fraction", "true or false", "an object", "a list")
 JSON_FORMS = ("json", "prefixed_json")
 _OF_VALUE = ("missing", "not_json", "not_utf8")
-"""Problems of an extractor that may be those of the whole value."""
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _MOST = {"FLOAT": 3.4028235677973366e38, "DOUBLE": float("inf")}
 _TAKES = {
@@ -39,7 +38,7 @@ _TAKES = {
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Producer, epoch and sequence of a record, from Bronze if it read them all; None for what only Spark can read."""
+    """Return producer, epoch and sequence, from Bronze if it read them all; None for what only Spark can read."""
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
     rules = rules.of_topic(record["topic"])
@@ -53,16 +52,16 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
 
 
 def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str | None:
-    """The field of a JSON value that is not of its type, or what the value is instead of JSON; None if nothing is seen.
+    """Return the field of a JSON value that is not of its type, or what the value is instead of JSON; None if unknown.
 
     `reason` is why the record is invalid; None for one whose value was accepted as undecodable.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
     >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", "id DATE"))
-    >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "value_undecodable")
-    'id: a whole number, where DATE is wanted'
-    >>> explain(rules, {"topic": "t", "value": b'{"id": 1}'}, "sequence_missing")
+    >>> record = {"topic": "t", "value": b'{"id": 1}'}
+    >>> explain(rules, record, "value_undecodable"), explain(rules, record, "sequence_missing")
+    ('id: a whole number, where DATE is wanted', None)
     """
     rules, value = rules.of_topic(record["topic"]), record.get("value")
     if value is None:
@@ -78,7 +77,7 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
 
 
 def misfit(value: bytes, schema: Type) -> str | None:
-    """The first field that is not of its type, and what kind of value it has; None if none is seen.
+    """Return the first field that is not of its type, and its kind of value; None if there is none.
 
     >>> from lakehouse.settings import payload_schema
     >>> schema = payload_schema.of("id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>")
@@ -92,7 +91,7 @@ def misfit(value: bytes, schema: Type) -> str | None:
 
 
 def instead_of_object(record: Record) -> str | None:
-    r"""What a value is that is no JSON object; None if it is one.
+    r"""Return what a value is that is not a JSON object; None if it is one.
 
     >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b'"{\\"seq\\": 1}"'))
     ('it begins with a byte order mark', 'text that holds JSON')
@@ -104,7 +103,7 @@ def instead_of_object(record: Record) -> str | None:
 
 
 def unread(source: Source, problem: str | None, value: bytes | None) -> str | None:
-    r"""What of a value explains that nothing could be read at a JSON path; None if it does not.
+    r"""Return why a value has no part at a JSON path; None if the value does not explain it.
 
     >>> from lakehouse.extract.sources import Source
     >>> unread(Source("json", "$.seq"), "missing", b'[{"seq": 1}]')
@@ -141,7 +140,7 @@ def _in(found: Any, kind: Type, path: str) -> str | None:
 
 
 def _parts(found: Any, kind: Type, path: str) -> Iterator[tuple[Any, Type, str]]:
-    """What is in an array, map or struct, each with its type and its path; keys of a map are the producer's, and not shown."""
+    """Yield the parts of an array, map or struct as (value, type, path); a map's keys are not shown."""
     if kind.of is not None:
         for at, each in enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values()):
             yield each, kind.of, f"{path}[{at}]"

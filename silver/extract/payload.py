@@ -1,7 +1,6 @@
 """Decodes values; the one place that determines whether a value is undecodable.
 
-`decoded` adds two columns to records: `payload`, and `undecodable`, which is null if the value could be decoded or is null
-(a tombstone, an erased record), else the reason:
+`decoded` adds two columns to records: `payload`, and `undecodable`, null for a decoded or null value, otherwise the reason:
 
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
 - `value_not_utf8`: not valid UTF-8.
@@ -40,15 +39,12 @@ NOT_OF_SCHEMA = "value_not_of_schema"
 
 @dataclass(frozen=True)
 class _Kind:
-    """How the values of one kind of topics are decoded."""
-
     number: int
     payload: Payload
     written: Written | None
 
     @property
     def has_types(self) -> bool:
-        """Whether values are written with a schema, and so are no text."""
         return self.payload.format in ("avro", "protobuf") and self.written is not None
 
     @property
@@ -57,17 +53,14 @@ class _Kind:
 
     @property
     def parsed(self) -> str:
-        """The column of what was parsed: a struct of the schema's fields and CORRUPT."""
+        """Name the column of what was parsed: a struct of the schema's fields and CORRUPT."""
         return f"_parsed_{self.number}"
 
 
 def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     """Add `payload`, of the rules' type, and `undecodable` (string), by the rules of each record's topic.
 
-    Fields of other topics are null, and all fields in topics whose values are not decoded. The payload itself is null only
-    if the value is null or undecodable.
-
-    Grain: a record, as given.
+    The payload has the fields of all topics, those of other topics null. It is null only if the value is null or undecodable.
     """
     decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
     ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
@@ -105,7 +98,7 @@ def _refused(each: _Kind) -> Column:
 
 
 def _text(each: _Kind) -> Column:
-    """The value as text; null if it is refused or none, or lacks its prefix."""
+    """Return the value as text; null if it is refused, null, or lacks its prefix."""
     is_behind = each.written is not None and each.written.has_prefix
     body = (avro.without_prefix(F.col("value")) if is_behind else F.col("value")).cast("string")
     return F.when(F.col("_refused").isNull() & F.is_valid_utf8(body), body)
@@ -118,7 +111,6 @@ def _parsed(each: _Kind) -> Column:
 
 
 def _is_read(each: _Kind) -> Column:
-    """Whether what was parsed is the value; null counts as no."""
     found = F.col(each.parsed)
     if each.has_types:
         return found[CORRUPT].isNotNull() & ~_FAR_OUT.any_in(found, each.schema)
@@ -126,7 +118,7 @@ def _is_read(each: _Kind) -> Column:
 
 
 def _unread(each: _Kind) -> Column:
-    """Why a value was not even parsed; null if it was."""
+    """Return why a value was not even parsed; null if it was."""
     value = F.col("value")
     if each.has_types:
         return F.when(value.isNotNull(), F.col("_refused"))
@@ -137,7 +129,7 @@ def _unread(each: _Kind) -> Column:
 
 
 def _among(each: _Kind, whole: Type) -> Column:
-    """The payload with the fields of all topics, those of others null."""
+    """Return the payload with the fields of all topics, those of others null."""
     if each.payload.format == "text":
         return F.col("_text")
     found = F.col(each.parsed).dropFields(CORRUPT) if each.has_types else json_payload.payload(F.col(each.parsed), each.schema)

@@ -1,7 +1,7 @@
-"""The schemas that records were written with, from the registry, by the ids in front of their values.
+"""The registry's schemas that records were written with, by the ids in front of their values.
 
-Call `with_schemas` before values are decoded or fields of them read. It runs one narrow query for the ids, and one request for
-each that is new. An id that was not looked up fails the query that decodes.
+Call `with_schemas` before decoding values or reading their fields. It runs one narrow query for the ids and one request for
+each new id. An id without a schema fails the query that decodes.
 """
 
 from __future__ import annotations
@@ -72,21 +72,18 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
 
 
 def _needs_schemas(each: Reading) -> bool:
-    """Whether records are decoded, or fields of them read, by schemas that only a registry has."""
     read = any(source is not None and source.form == "field" for source in (each.sequence, each.producer, each.epoch))
     return each.written is not None and each.written.names_schemas and (read or each.payload is not None)
 
 
 class _Met(NamedTuple):
-    """An id that values of a kind of topics carry, and the place of a record that has it."""
-
     kind: int
     number: int
     place: str
 
 
 def _met(records: DataFrame, listed: Mapping[int, Sequence[int]]) -> list[_Met]:
-    """The ids that the values carry, in each kind of topics, without those that the config lists as undecodable."""
+    """Return the ids in the values of each kind of topics, without those that the config lists as undecodable."""
     value, number = F.col("value"), avro.schema_id(F.col("value"))
     is_listed = [(F.col(KIND) == nth) & number.isin(*ids) for nth, ids in listed.items() if ids]
     asked = records.where(reduce(and_, (~each for each in is_listed), avro.has_prefix(value)))
@@ -118,7 +115,7 @@ def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str]
 
 
 def _misfits_met(records: DataFrame, schemas: tuple[tuple[int, str], ...], wanted: Type) -> list[tuple[int, str]]:
-    """The schemas of Protobuf whose values cannot be decoded, each with the reason: of a message only if a value is one."""
+    """Return the Protobuf schemas that do not fit, each with the reason; a message counts only if a value is one."""
     found: list[tuple[int, str]] = []
     others: dict[tuple[int, str], str] = {}
     for number, schema in schemas:

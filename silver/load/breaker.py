@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     _Rows = Sequence[Mapping[str, Any]]
 
 _FEWEST = 10
-"""With fewer quarantined records the breaker stays closed: a handful is not a pattern, whatever its share."""
+"""Fewer quarantined records never open the breaker, whatever their share."""
 _MOST_NAMED = 20  # trips; a restarted host may have thousands of streams
 _MOST_BYTES = 1024 * 1024  # of a value whose fields are named
 _LONGEST = 250  # characters shown of a name; a topic name has at most 249
@@ -69,8 +69,6 @@ _MEND = {
 
 
 class _Limit(NamedTuple):
-    """The largest quarantined share allowed, of one topic or of all topics without a share of their own together."""
-
     share: float
     topic: str | None
 
@@ -85,7 +83,7 @@ class _Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """The largest quarantined shares allowed, 0 to 1: of single topics, each judged alone, and of all others together."""
+    """The largest quarantined shares allowed, 0 to 1: of single topics, and of all others together."""
 
     others: float = 1
     topics: Mapping[str, float] = field(default_factory=dict)
@@ -97,7 +95,7 @@ class Shares:
 
 
 def trips(load_seq: int, ledger: Sequence[Mapping[str, Any]], shares: Shares) -> list[Trip]:
-    """List what opens the breaker on a load's rows: too large a quarantined share, or a stream with only old sequences."""
+    """List what opens the breaker: too large a quarantined share, or a stream with only old sequences."""
     return _shown([trip for trip, _ in _opening(load_seq, ledger, shares)])
 
 
@@ -109,7 +107,7 @@ def _shown(found: list[Trip]) -> list[Trip]:
 
 
 def _opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
-    """What opens the breaker, each with the ledger's rows of the streams that do."""
+    """List the trips, each with the ledger's rows of the streams that cause it."""
     limits = {topic: shares.limit(topic) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
@@ -140,7 +138,7 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
 
 
 def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
-    """Whether a stream's ledger row is a reason for the breaker to open: its own quarantined share is above the limit."""
+    """Whether a stream's own quarantined share is above its limit."""
     counts = _counts([row])
     return _kept_out(counts) > shares.limit(row["topic"]).share * counts["records"]
 
@@ -151,7 +149,7 @@ def trip_of(opened: BreakerOpenError) -> Trip:
 
 
 def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
-    """List what opens the breaker on a plan, see `trips`, and the causes; if most records are invalid, with what one has."""
+    """List what opens the breaker on a plan, and the causes; if most records are invalid, with an example."""
     opening = _opening(planned.load_seq, planned.ledger, shares)
     causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])
@@ -163,7 +161,7 @@ def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tup
 
 
 class Cause(NamedTuple):
-    """Records that open the breaker: those of a topic with the same class and reason."""
+    """Records that open the breaker, by topic, class and reason."""
 
     topic: str
     kind: str
@@ -171,7 +169,6 @@ class Cause(NamedTuple):
 
 
 def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Counter[Cause]:
-    """How many records open the breaker, by their cause, the most frequent first."""
     streams = {stream_of(row) for _, rows in opening for row in rows}
     counted = Counter[Cause]()
     summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
@@ -182,7 +179,7 @@ def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Count
 
 
 def advice(causes: Collection[Cause], rules: Rules) -> str:
-    """Say what to do about the records that open the breaker, by cause, the most frequent first: three kinds at most."""
+    """Say what to do about at most three kinds of records that open the breaker, the most frequent first."""
     return " ".join(islice(dict.fromkeys(_advice(cause, rules) for cause in causes), _MOST_ADVICE))
 
 
@@ -212,7 +209,7 @@ def _advice_on_values(own: Rules, key: str) -> str:
 
 
 def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
-    """The first record of a cause, with its headers' names, the fields of its value, and which of them is not of its type."""
+    """Describe a cause's first record: its headers' names, its value's fields, and the field of a wrong type."""
     is_of_cause = (pc.field("topic") == cause.topic) & (pc.field("class") == cause.kind) & (pc.field("reason") == cause.reason)
     row = planned.rejects.filter(is_of_cause).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}

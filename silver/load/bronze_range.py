@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 _KEY_BYTES = 2**28
-"""The most bytes of key columns that are read without Spark. Names of producers are up to a kilobyte long."""
+"""Largest size of key columns that are read without Spark. A producer's name may have a kilobyte."""
 _KEYS_AT_ONCE = 2**16
 _HALVINGS = 3
 """At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
@@ -49,8 +49,7 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
 ) -> BronzeRange:
     """Pin the Bronze versions after `after_version`, up to `to_version` or the latest; of more than `most` records the first.
 
-    Raises:
-        TableStateError: Bronze lost versions that loads have decided: new commits under their numbers would pass for decided.
+    TableStateError if Bronze lost versions that loads have decided: new commits under their numbers would be skipped.
     """
     bronze = run.table(BRONZE_RECORDS)
     found = tables.appended(spark, bronze, after_version=after_version, to_version=to_version, most=most)
@@ -67,7 +66,7 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
 
 
 def by_offset(*, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row]) -> BronzeRange:
-    """Return the range of a claimed load by the offsets in its ledger rows, for when Bronze's versions are gone."""
+    """Return a claimed load's range by the offsets in its ledger rows, for when Bronze's versions are gone."""
     up_to: dict[Partition, int] = {}
     for row in rows:
         partition = (row["topic"], row["partition"])
@@ -78,8 +77,8 @@ def by_offset(*, after_version: int, to_version: int, above: Mapping[Partition, 
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """Return the range's undecided records, with all columns; without the fingerprint if the range is current.
 
-    Reads Bronze as of the range's last version. If that is gone, reads the current one up to the range's last offsets: an
-    offset's bytes never change. Grain: a Bronze record; one that was ingested twice comes twice.
+    Reads Bronze as of the range's last version; if that is gone, the current one up to the range's last offsets, whose bytes
+    never change. An offset that was ingested twice comes twice.
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.is_current:
@@ -102,7 +101,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
 
 
 def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
-    """Read key columns, fingerprint and `erased` of the undecided records without Spark, in any order, texts as dictionaries.
+    """Read key columns, fingerprint and `erased` of the undecided records without Spark, unordered, texts as dictionaries.
 
     None if there are more than `most`, if they are not in a local folder, or if the range is read by its offsets.
     """
@@ -116,7 +115,7 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
 def _few(
     bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: few_rows.Limits | None = None
 ) -> pa.Table | None:
-    """The range's undecided records on the driver, if they are few in a local folder and their table holds them as they are."""
+    """Return the undecided records if they are few and in a local folder."""
     decided = _decided_boxes(bronze_range)
     rows = few_rows.outside(bronze, columns, decided, version=bronze_range.to_version, limits=limits)
     if rows is None or bronze_range.topics is None:
@@ -135,7 +134,7 @@ def _decided_boxes(bronze_range: BronzeRange) -> list[few_rows.Box]:
 def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, int, int]]:
     """Yield decided ranges as (topic, first partition, last partition, last offset).
 
-    Those of neighbouring partitions let Delta skip a file that holds several: no statistics prove a condition on one of them.
+    Ranges of neighbouring partitions let Delta skip a file that holds several of them.
 
     >>> list(decided_places({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
     [('t', 0, 0, 7), ('t', 1, 1, 5), ('t', 3, 3, 9), ('t', 0, 1, 5)]
@@ -148,7 +147,7 @@ def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, i
 
 
 def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the range of all of them, then of each half, and so on: partitions may have reached different offsets."""
+    """Yield the range of all partitions, then of each half, recursively: partitions may have reached different offsets."""
     if len(neighbours) == 1:
         return
     first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
@@ -194,7 +193,6 @@ def arrivals(
 
 
 def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
-    """Count the records of each partition, and how many of them were decided before."""
     records = records if topics is None else records.where(is_of_topics(topics))
     compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
     is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))

@@ -1,15 +1,11 @@
-"""A cutover: a load that replaces the state of all of Silver's tables, whatever state they are in.
+"""A cutover: a load that replaces all of Silver's tables, whatever state they are in, for a restore or rebuild.
 
-A restore takes them back to an earlier load. A rebuild replaces all loads with those of a shadow. The new loads are numbered
-above every number that any table has seen, because Delta remembers the transactions of rows that are gone.
+The new loads are numbered above every number in any table, because Delta remembers the transactions of removed rows.
 
 3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
-            have. From here on any run can finish the cutover, whatever the tables hold.
-   fence:   block all earlier claims, see `lakehouse.protocol.cutover_fence`.
-4. silver:  remove the rows of rolled-back loads; add the shadow's.
-5. rejects: the same. What a rolled-back load had settled is held again.
-   ledger:  remove the rows of rolled-back loads.
-6. advance: overwrite the watermark table with the cutover's rows. Last.
+            have. From here on any run can finish it. Then block all earlier claims: `lakehouse.protocol.cutover_fence`.
+4. silver:  remove the rows of rolled-back loads; add the shadow's. 5. rejects: the same. What a rolled-back load had settled is
+held again. Then remove those loads from the ledger. 6. advance: overwrite the watermark table with the cutover's rows. Last.
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from silver.state.request import Cutover, Request
 
 MOST_TRIES = 20
-"""Load numbers that a cutover tries: a RESTORE of the ledger leaves an unknown number of them used up."""
+"""Load numbers that a cutover tries: a RESTORE of the ledger leaves some used up."""
 _UP_TO = r'(?<="up_to_load_seq": )[0-9]+'  # the load that a request names, in its JSON
 _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GOLD_RECORDS, GOLD_STREAM_HEALTH)
 
@@ -64,7 +60,7 @@ def highest_load(spark: SparkSession, run: Run) -> int:
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
-    """Return the watermarks after a load, from the rows of `silver_loads`, without the streams retired by then."""
+    """Return the watermarks after a load, from the rows of `silver_loads`, without retired streams."""
     names = [*STREAM, "kind", *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     last = F.max_by(F.struct(*names), "load_seq").alias("last")
     rows = loads.where(F.col("load_seq") <= load_seq).groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
@@ -84,8 +80,8 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
 ) -> int:
     """Step 3. Claim a cutover under the first number that is free, and return it; commits to silver_loads.
 
-    A restore's claim rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover,
-    made with `rules`, and `pinned` is an empty range at their Bronze version. `before` are a shadow's rows of `silver_loads`.
+    A restore rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover, made
+    with `rules`; `pinned` is an empty range at their Bronze version; `before` are a shadow's rows of `silver_loads`.
 
     Raises:
         AnotherWriterError: Another run claimed the same load first.
@@ -112,7 +108,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
 
 
 def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
-    """Return the error for whatever must wait for an unfinished cutover. Takes a row of its claim."""
+    """Return the error for a command that must wait for an unfinished cutover. Takes a row of its claim."""
     return TableStateError(
         "Silver's tables are being put into another state, and that is not finished.",
         where=str(run.table(SILVER_LOADS)),
@@ -148,7 +144,6 @@ def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover
 
 
 def _cut(spark: SparkSession, run: Run, cutover: Cutover) -> None:
-    """Delete the rows of rolled-back loads; set what they settled back to held."""
     tables.delete(spark, run.table(SILVER_RECORDS), _undone(cutover))
     crash_point("swap.records")
     rejects = run.table(SILVER_REJECTS)
@@ -159,7 +154,6 @@ def _cut(spark: SparkSession, run: Run, cutover: Cutover) -> None:
 
 
 def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, shadow: str) -> None:
-    """Overwrite all rows with the shadow's. Delta skips a repeat, even after later loads."""
     table = in_shadow(run, shadow).table(SILVER_RECORDS)
     if not tables.exists(spark, table):
         raise TableStateError(
@@ -179,7 +173,7 @@ def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
 
 
 def undoing_up_to(cutover: Cutover, load_seq: int) -> Cutover:
-    """Let a restore also roll back claims under numbers that it found used up. Before a rebuild these are its shadow's."""
+    """Let a restore also roll back claims under used-up numbers. A rebuild's belong to its shadow."""
     return cutover if cutover.shadow is not None else replace(cutover, undo_to=load_seq)
 
 
@@ -188,7 +182,7 @@ def _undone(cutover: Cutover, column: str = "load_seq") -> str:
 
 
 def renumbered(spark: SparkSession, run: Run, cutover: Cutover, shadow: str, name: str) -> DataFrame:
-    """Return a shadow's table with its loads numbered on from those it replaces, also where a request names one."""
+    """Return a shadow's table with its load numbers, also in requests, moved above those it replaces."""
     rows = spark.read.table(in_shadow(run, shadow).table(name).sql)
     numbers = [column for column in ("load_seq", "settled_load_seq") if column in rows.columns]
     numbered = rows.withColumns({column: F.col(column) + cutover.undo_to for column in numbers})
@@ -199,5 +193,5 @@ def renumbered(spark: SparkSession, run: Run, cutover: Cutover, shadow: str, nam
 
 
 def in_shadow(run: Run, shadow: str) -> Run:
-    """Return the same run over a shadow of Silver's tables: Bronze is shared, and what the run writes is not visible."""
+    """Return the same run over a shadow of Silver's tables, with shared Bronze."""
     return replace(run, lakehouse=replace(run.lakehouse, shadow=shadow))

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from silver.rules import Rules
 
 _BITS = 16
-"""A load that is too large is cut between ranges of 2^16 offsets."""
 _TEXTS = ("topic", "producer", "problem")
 _LONG_NAME = 64
 """Bytes of a producer's name; a longer one is sent to the driver once, not with every record."""
 _HASHED = "\x00sha256:"
-"""Stands before the hash of a long name. A name that begins so and is as long as a hash with it is long itself."""
+"""Prefix of a long name's hash. A name that begins so and is as long as such a hash is long itself."""
 
 
 class _Part(NamedTuple):
-    """Some records of a partition: those whose offsets have the same high bits."""
+    """The records of a partition whose offsets have the same high bits."""
 
     topic: str
     partition: int
@@ -38,24 +37,16 @@ class _Part(NamedTuple):
 
 
 def of_records(records: DataFrame, rules: Rules, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
-    """Read the key columns of Bronze's records.
+    """Read the key columns of Bronze's records as tables of at most `most` rows, texts as dictionaries.
 
-    Args:
-        records: The records, as `silver.extract.columns.narrow` takes them.
-        rules: Where sequence, producer and epoch are read from.
-        most: The most records of a table.
-        counted: How many records there are at most; None where that is not known.
-
-    Yields:
-        The rows of `narrow`, in any order, texts as dictionaries. If they are more than `most`, one table after another, in
-        the order of topics and partitions: of whole partitions, or of consecutive offsets of one. All copies of an offset are
-        in the same table.
+    One table in any order if they fit; otherwise in the order of topics and partitions, each with whole partitions or
+    consecutive offsets of one. All copies of an offset are in the same table. `counted` bounds the number of records.
     """
     yield from in_chunks(narrow(records, rules), most, counted=counted)
 
 
 def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
-    """Read narrow rows as `of_records` does. Rows have topic, partition and offset."""
+    """Read narrow rows, with topic, partition and offset, as `of_records` does."""
     if counted is not None and counted <= most:
         yield _read(rows)
         return
@@ -70,7 +61,6 @@ def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iter
 
 
 def _read(rows: DataFrame) -> pa.Table:
-    """Collect narrow rows, texts as dictionaries: however long names are, they are few bytes in most records."""
     name = F.col("producer")
     is_long = F.octet_length(name) > _LONG_NAME
     hashed = F.concat(F.lit(_HASHED), F.sha2(name.cast("binary"), 256))
@@ -90,7 +80,7 @@ def _read(rows: DataFrame) -> pa.Table:
 
 
 def _chunks(parts: Iterable[_Part], most: int) -> Iterator[list[_Part]]:
-    """Put neighbouring parts together, as many as are allowed.
+    """Group neighbouring parts up to the limit.
 
     >>> parts = [_Part("t", 0, 0, 2), _Part("t", 0, 1, 2), _Part("t", 1, 0, 3), _Part("t", 2, 0, 9), _Part("t", 3, 0, 1)]
     >>> [[part.records for part in chunk] for chunk in _chunks(parts, 5)]
@@ -107,7 +97,6 @@ def _chunks(parts: Iterable[_Part], most: int) -> Iterator[list[_Part]]:
 
 
 def _spans(chunk: Iterable[_Part]) -> Iterator[str]:
-    """The offsets of a chunk, as a condition for each partition."""
     for (topic, partition), parts in groupby(chunk, key=lambda part: part[:2]):
         high_bits = [part.high_bits for part in parts]
         first, last = high_bits[0] << _BITS, ((high_bits[-1] + 1) << _BITS) - 1

@@ -48,8 +48,8 @@ class Recovered:
 
     Attributes:
         last: The columns `_LAST` of the ledger's rows of the last finished load; empty before the first.
-        open_claim: The ledger's rows of a load that was claimed and not finished, or None. For a cutover `watermarks` is
-            unchecked and may contradict the other tables, and `last` is empty.
+        open_claim: The ledger's rows of a claimed, unfinished load, or None. For a cutover `watermarks` is unchecked, and
+            `last` is empty.
     """
 
     watermarks: Watermarks
@@ -58,7 +58,7 @@ class Recovered:
 
     @property
     def cutover(self) -> Cutover | None:
-        """The open claim's cutover; None if the claim is of another kind."""
+        """The open claim's cutover, or None."""
         request = self.open_claim[0]["request"] if self.open_claim else None
         return Request.from_json(request).cutover if request else None
 

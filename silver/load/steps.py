@@ -1,17 +1,15 @@
 """A load of Silver, exactly once over several tables.
 
-Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins all
-that the load's result depends on, so that any run can repeat the following steps with the same outcome.
+Delta commits one table at a time. So a load is first claimed in the ledger, the write-ahead log. The claim pins what the result
+depends on, so that any run can repeat the steps:
 
-1. recover: read the watermark table once; its last finished load is n. If n+1 is claimed already, go on at step 4.
-2. plan:    pin the Bronze range of load n+1 and decide it.
-3. claim:   append the ledger's rows, with the load's transaction id; read the claim back.
-4. silver:  append the accepted records, with the load's transaction id.
-5. rejects: append what was kept out, with the load's transaction id.
-6. advance: MERGE the watermark rows, last.
+1. recover: read the watermark table once; its last finished load is n. If n+1 is claimed already, go on at step 4. 2. plan:
+pin the Bronze range of load n+1 and decide it. 3. claim:   append the ledger's rows, with the load's transaction id; read the
+claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append what was kept out, with
+the load's transaction id. 6. advance: MERGE the watermark rows, last.
 
-An operator's request is a load too: step 4 appends what is released, step 5 marks what is settled, and an erasure follows it.
-A restore or rebuild replaces all tables: `silver.load.cutover`.
+An operator's request is a load too: step 4 appends what is released, step 5 marks what is settled, and an erasure follows it. A
+restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "eras
 class Load:
     """What one load did: the Bronze records it decided, how many of each class, and how many lack only a decodable value.
 
-    `is_repeat` if an earlier run had claimed it; `is_cut` if Bronze held more records than one load may have.
+    `is_repeat`: an earlier run had claimed it. `is_cut`: Bronze held more records than one load may have.
     """
 
     load_seq: int
@@ -81,8 +79,8 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
 
-    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
-    Of more than `max_records` in Bronze it takes the first commits. `limits` changes only what the load costs.
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. Of more
+    than `max_records` in Bronze it takes the first commits. `limits` changes only the cost.
 
     Raises:
         TableStateError: The tables contradict each other.
@@ -107,7 +105,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
 
 
 def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
-    """Finish the load that was claimed and not finished; raises as `replan_claim` and `apply_claim`."""
+    """Finish the claimed load; raises as `replan_claim` and `apply_claim`."""
     claimed = (recovered.open_claim or [])[0]
     if recovered.cutover is not None:
         cutover.apply_cutover(spark, run, claimed["load_seq"], recovered.cutover)
@@ -120,9 +118,7 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
 def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Steps 4 to 6. Apply a claim; a repeat is safe.
 
-    Raises:
-        ClaimStuckError: A table does not accept what the claim says.
-        UndoneError: A cutover has rolled back the load.
+    ClaimStuckError if a table does not accept it, UndoneError if a cutover has rolled back the load.
     """
     try:
         _apply(spark, run, planned)
@@ -227,11 +223,7 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
 
 
 def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
-    """Plan a claimed load again from what its claim pinned, whatever the config says now.
-
-    Raises:
-        TableStateError: The outcome is not the claimed one, so something that the claim relies on has changed.
-    """
+    """Plan a claimed load again from what its claim pinned. TableStateError if the outcome differs from the claimed one."""
     rows, known = recovered.open_claim or [], recovered.watermarks
     claim = {name: rows[0][name] for name in SHARED}
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
@@ -255,7 +247,6 @@ def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
 
 
 def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """Return the outcome that a repeat must reproduce, by stream; without replays if they can no longer be counted."""
     outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
     named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
     return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

@@ -1,4 +1,4 @@
-"""Compare the decisions in two sets of Silver's tables, offset by offset; and the payload's fields in rules. Pure."""
+"""Compare the decisions in two sets of Silver's tables, offset by offset, and the payload's fields. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def changed(before: Tables, after: Tables) -> DataFrame:
     """Return the records whose decision, producer, epoch or sequence differs.
 
     Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, class and state, or
-    `nothing`); `producer_before`, `producer_after` and so on of producer, epoch and sequence, null for a duplicate.
+    `nothing`); producer, epoch and sequence with `_before` and `_after`, null for a duplicate.
     """
     old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
     new = _decided(after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
@@ -47,7 +47,6 @@ def changed(before: Tables, after: Tables) -> DataFrame:
 
 
 def _decided(tables: Tables) -> DataFrame:
-    """The decisions on single records: all but duplicates, which may be in blocks."""
     arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
     kept = tables.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
     decision = F.concat_ws(", ", "class", "state").alias("decision")
@@ -57,7 +56,7 @@ def _decided(tables: Tables) -> DataFrame:
 
 
 def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
-    """Fill in the decisions that are null: such a record is in a block of duplicates, or nowhere."""
+    """Fill in null decisions: such a record is in a block of duplicates, or nowhere."""
     blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
     spans = bucketed(merged(blocks))
     unnamed, found = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
@@ -68,7 +67,7 @@ def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
 
 
 def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str | None]]:
-    """Return the fields of the payload that earlier loads decoded differently: rows of field, and its types before and after.
+    """Return the payload's fields that earlier loads decoded differently: rows of field, and its types before and after.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
@@ -88,7 +87,6 @@ def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str 
 
 
 def _fields(kind: Type | None, path: str = "") -> Iterator[tuple[str, str]]:
-    """The paths of a payload's fields, each with its type; a payload that is no struct is itself one, without a name."""
     if kind is None:
         return
     if kind.kind != "struct":

@@ -1,7 +1,7 @@
 """Replay all loads of the ledger into a shadow of Silver's tables: from Bronze, under the current rules.
 
-Consecutive loads of records are replayed as one, because decisions are by offset and not by load. Operators' requests are
-repeated in their place between them.
+Consecutive loads of records become one, because decisions are by offset and not by load. Operators' requests are repeated
+between them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Step(NamedTuple):
-    """One load of the replay: the ledger's rows of the loads that it replays, and the operator's request, if it is one."""
+    """One load of the replay: the ledger's rows that it replays, and the operator's request, if it is one."""
 
     rows: Sequence[Row]
     request: Request | None = None
@@ -52,9 +52,9 @@ class Replayed:
     """The result of a replay: the number of loads in the shadow, and the state after the last of them.
 
     Attributes:
-        repeated: How many operators' requests were repeated; `not_repeated` are the others, and why.
-        erasures: The plans of the repeated erasures. They left Bronze, which is not the shadow's, unchanged.
-        reached: The shadow's last load after each load of the ledger that was replayed, or had nothing to do.
+        repeated: The number of repeated requests; `not_repeated` are the others, and why.
+        erasures: The plans of the repeated erasures, which did not change Bronze.
+        reached: The shadow's last load after each replayed load of the ledger.
     """
 
     loads: int = 0
@@ -74,7 +74,7 @@ class Replayed:
             self.erasures.append(planned)
 
     def translate(self, request: Request, load_seq: int) -> Request:
-        """Return a request with the shadow's load numbers; an erasure keeps the number that Bronze knows."""
+        """Translate a request's load numbers to the shadow's; an erasure keeps the number that Bronze knows."""
         if request.erase is not None:
             return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
         request = replace(request, published_to=None)  # the gate audits again what to keep out of Gold
@@ -85,7 +85,7 @@ class Replayed:
 
 
 def steps(ledger: Iterable[Row]) -> list[Step]:
-    """Group the ledger's rows, with all columns and in the order of the loads, into the steps of a replay."""
+    """Group the ledger's rows, with all columns and in the order of loads, into the steps of a replay."""
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
     loads = [rows for rows in loads if rows[0]["kind"] not in (*CUTOVERS, RETIRE)]  # a retirement changes no decision
     asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
@@ -100,7 +100,7 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
 
 
 def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]) -> Replayed:
-    """Run the steps over the shadow's tables, which are new. Commits to them as any load does.
+    """Run the steps over the shadow's empty tables; commits to them as any load does.
 
     Raises:
         ConservationError: The classes do not add up to what Bronze holds.
@@ -125,7 +125,6 @@ def _plan_records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed
 
 
 def _plan_request(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    """Plan an operator's request again; None if it finds nothing to do now."""
     _report_gold(spark, shadow, done, step)
     claim = _claim(shadow, rules, done, step, plan.nothing_of_bronze(done.watermarks, done.bronze_version))
     try:
@@ -138,7 +137,7 @@ def _plan_request(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed
 
 
 def _report_gold(spark: SparkSession, shadow: Run, done: Replayed, step: Step) -> None:
-    """Report a request's records that an expectation kept out of Gold: not repeated, since a shadow has no Gold."""
+    """Report the request's records that an expectation kept out of Gold, which a shadow lacks."""
     table = shadow.table(GOLD_REJECTS)
     if step.request is None or step.request.published_to is None or not tables.exists(spark, table):
         return

@@ -1,9 +1,8 @@
 """Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
 
-Rows stay; their contents are removed. Bronze keeps what the extractors had read of them, so that deciding them again gives the
-same result. Old versions of the tables hold the bytes until VACUUM removes them; `pipelines.operate.erasure` proves it.
-
-The records are found by the key's hash, or by this load's number if an earlier attempt erased them: always the same rows.
+Rows stay; their contents are removed. Bronze keeps what the extractors had read, so a new decision gives the same result. Old
+versions hold the bytes until VACUUM; `pipelines.operate.erasure` proves that they are gone. A repeat finds the same records, by
+the key's hash or by the number of the load that erased them.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def has_key(erase: Erase) -> Column:
 
 
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
-    """Return Bronze's decided records of the key, also those that this load erased, with `up_to_offset` of their partition."""
+    """Return Bronze's decided records of the key, or erased by this load, with `up_to_offset` of their partition."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
     decided = {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
     last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided.items()]
@@ -68,7 +67,7 @@ def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: i
 
 
 def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
-    """Choose those of the rows of `records` that wait in quarantine: the erasure discards them."""
+    """Choose the records that wait in quarantine: the erasure discards them."""
     waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
     waiting = waiting.where(F.col("class").isin(*QUARANTINED))
     places = meant.select("topic", "partition", F.col("offset").alias("first_offset")).distinct()
@@ -77,7 +76,7 @@ def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choic
 
 
 def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
-    """Count the erasure per stream, for rows of the ledger whose watermark stays; raises as `load_of`."""
+    """Count the erasure per stream for ledger rows whose watermark stays; raises as `load_of`."""
     read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
     loads: dict[Stream, StreamLoad] = {}
@@ -98,7 +97,7 @@ def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
 
 
 def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
-    """Erase the records, in Bronze last because they are found there; over a shadow not in Bronze, see `erase_in_bronze`.
+    """Erase the records, in Bronze last because they are found there; not in a shadow's Bronze, see `erase_in_bronze`.
 
     Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE.
 
@@ -121,7 +120,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
 
 
 def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
-    """Erase the records in Bronze, the last step of an erasure; the run's rejects say which ones were collisions."""
+    """Erase the records in Bronze, the last step of an erasure. Commits to bronze_records."""
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
@@ -141,7 +140,7 @@ def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
     """Erase in a shadow what is erased in Bronze; commits to its silver_rejects and silver_records.
 
-    A replay reads old versions of Bronze, which may still hold the records, and a restore may have removed the erasure's load.
+    A replay reads old versions of Bronze, which may still hold the records.
     """
     erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
     places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
@@ -150,7 +149,7 @@ def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
 
 
 def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
-    """Overwrite hashes of key and value, which would confirm a guess. Rejects that were settled before have one too."""
+    """Overwrite the hashes of key and value, which would confirm a guess."""
     left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
     is_collision = f"CASE WHEN found.class = '{COLLISION}' THEN ':collision' ELSE '' END"
     emptied = f"content_sha256 = concat('{ERASED}', place.up_to_offset, {is_collision})"
@@ -165,9 +164,9 @@ def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) 
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
-    """Erase rows of Bronze, which is append-only otherwise: the property is lifted for this one MERGE.
+    """Erase rows of Bronze; its append-only property is lifted for this one MERGE.
 
-    If no row is left to change, commits nothing, except to set the property again after an attempt that died before it did.
+    If no row is left to change, only the property is set again, after an attempt that died before it did.
     """
     if left.limit(1).count() == 0:
         if maintenance.state(spark, table).properties.get(_APPEND_ONLY) != BRONZE.properties[_APPEND_ONLY]:
@@ -192,7 +191,7 @@ def _set_append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
 def _update(  # noqa: PLR0913 -- the parts of the statement
     spark: SparkSession, table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset"
 ) -> None:
-    """Empty the rows at these offsets that are not empty yet, in one MERGE; commit nothing if there are no offsets."""
+    """Empty the rows at these offsets in one MERGE; commit nothing if there are no offsets."""
     if places.limit(1).count() == 0:
         return
     places.createOrReplaceTempView(_PLACES)

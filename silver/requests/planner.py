@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """The load that executes a request, None if there is nothing to do; for `left` see `silver.requests.quarantine.Choice`."""
+    """The load that executes a request, None if there is nothing to do; `left`: see `quarantine.Choice`."""
 
     plan: Plan | None
     left: Mapping[str, int]

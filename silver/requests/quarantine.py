@@ -1,11 +1,11 @@
 """Release and discard: settle records in quarantine, those of Silver and those that expectations kept out of Gold.
 
-A release puts records into Silver as Bronze holds them, marked late. Their values are decoded by the current config; a value
-that cannot be decoded has a null payload. Silver's guarantees hold: a sequence that Silver already has stays out, and a
-released jump moves the watermark, since the sequences that follow it must not be accepted twice.
+A release appends records to Silver as Bronze holds them, marked late. The current config decodes their values; an undecodable
+value has a null payload. A sequence that Silver already has stays out. A released jump moves the watermark, since the sequences
+that follow it must not be accepted twice.
 
-Silver has the records that expectations kept out of Gold already, so a load only records the decision. Gold gets released ones
-with the next range that is published: see `gold.publish`.
+Silver already has the records that expectations kept out of Gold. A load only records the decision; Gold gets them with the
+next published range, see `gold.publish`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ ALREADY_KEPT = "already_kept"
 
 @dataclass(frozen=True)
 class Choice:
-    """The records that a request settles: one row of `silver_rejects` or `gold_rejects` each.
-
-    `left` counts those requested that cannot be settled, by reason: no_sequence, already_kept.
-    """
+    """The rows of `silver_rejects` and `gold_rejects` that a request settles; `left` counts the others by reason."""
 
     rows: pa.Table = field(default_factory=REJECT.empty_table)
     in_gold: pa.Table = field(default_factory=ROW.empty_table)
@@ -122,11 +119,7 @@ def _asked(wanted: RecordFilter | None) -> dict[str, object]:
 
 
 def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Count the records that a release or discard settles per stream, from the watermarks before, which never fall.
-
-    Raises:
-        TableStateError: See `load_of`.
-    """
+    """Count the settled records per stream, from the watermarks before, which never fall; raises as `load_of`."""
     by_stream: defaultdict[Stream, list[Ordinal]] = defaultdict(list)
     for row in choice.rows.select([*STREAM, "epoch", "first_sequence"]).to_pylist():
         by_stream[stream_of(row)].append((row["epoch"], row["first_sequence"]))
@@ -145,7 +138,7 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
 
 
 def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
-    """Move the watermark up to the released records above it, and count the sequences they step over."""
+    """Move the watermark up to the released records above it, and count the skipped sequences."""
     ranges = []
     for epoch, sequence in sorted(released):
         if load.ordinal is None or (epoch, sequence) > load.ordinal:
@@ -157,13 +150,13 @@ def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
 
 
 def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
-    """Mark what a load settles as released or discarded: a MERGE on rows still held, so a repeat changes nothing.
+    """Mark what a load settles as released or discarded, by a MERGE on held rows: a repeat changes nothing.
 
     Commits to silver_rejects and gold_rejects, where the load settles a row of them.
 
     Raises:
         AnotherWriterError: Another run marked the same rows at the same time.
-        UndoneError: A restore or rebuild has rolled back the load: what it settled is held again, and must not be marked.
+        UndoneError: A restore or rebuild has rolled back the load.
     """
     _mark(spark, run, plan, SILVER_REJECTS, plan.settled.select(["topic", "partition", "first_offset", "load_seq"]))
     _mark(spark, run, plan, GOLD_REJECTS, plan.settled_in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"]))

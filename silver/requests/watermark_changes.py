@@ -1,7 +1,7 @@
 """Requests that change watermarks alone: reset moves one, accept records a topic's break, retire removes quiet streams.
 
-The ledger's rows of a retirement keep the last position of each stream (`silver.state.streams` reads it when the stream comes
-back). A partition's own row, without a producer, is never retired: it carries the partition's last decided offset.
+The ledger rows of a retirement keep each stream's last position, see `silver.state.streams`. A partition's own row, without a
+producer, is never retired: it carries the partition's last decided offset.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def accept(accepted: Accepted, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Return one row of the ledger per partition that a break concerns, with its watermark unchanged.
-
-    These lost offsets, or Silver knows them of a recreated topic. If there is none, a row for partition 0 records the break.
-    """
+    """Return a ledger row for each partition of a topic's break, with its watermark unchanged; at least for partition 0."""
     last_offsets = watermarks.last_offsets
     known = sorted(partition for topic, partition in last_offsets if topic == accepted.stored_as)
     loads: dict[Stream, StreamLoad] = {}
@@ -40,7 +37,7 @@ def accept(accepted: Accepted, watermarks: Watermarks) -> dict[Stream, StreamLoa
 
 
 def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Return the ledger's rows of all streams that no load after `up_to_load_seq` moved, and of their partitions.
+    """Return the ledger rows of all streams that no load after `up_to_load_seq` moved, and of their partitions.
 
     A stream with a declared epoch stays: its records are read under that epoch.
     """
@@ -56,10 +53,9 @@ def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLo
 
 
 def reset(asked: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> dict[Stream, StreamLoad]:
-    """Return the stream's row of the ledger; none if the watermark is there already. Queries `silver_records` of earlier loads.
+    """Return the stream's ledger row; none if the watermark is already there. Queries `silver_records` of earlier loads.
 
-    Within an epoch a watermark may fall only if Silver holds nothing above the new value: otherwise the next record with such
-    a sequence would be kept twice. A new epoch keeps old and new sequences apart.
+    Within an epoch a watermark may fall only if Silver holds no sequence above it, which would be kept twice.
 
     Raises:
         UsageError: There is no such stream, or its watermark cannot be moved there.

@@ -28,11 +28,10 @@ SHARED = (
     *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
     *("reason", "requested_by", "run_id", "claimed_at"),
 )
-"""The columns that have the same value in all ledger rows of a load."""
 
 
 def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
-    """Step 3. Append a load's ledger rows; return False if its number is used up and the ledger has no claim under it.
+    """Step 3. Append a load's ledger rows; False if its number is used up and the ledger has no claim under it.
 
     Two runs that claim the same load conflict, or Delta silently skips the later one: so the claim is read back.
 
@@ -85,7 +84,7 @@ _Row = TypeVar("_Row", bound="Mapping[str, Any]")
 
 
 def open_cutover(ledger: Iterable[_Row], finished: int) -> list[_Row]:
-    """The ledger's rows of its last load if that is a cutover above the last finished load; empty otherwise."""
+    """Return the ledger's rows of its last load if that is an unfinished cutover; otherwise empty."""
     rows = list(ledger)
     last = max((row["load_seq"] for row in rows), default=0)
     return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in CUTOVERS]

@@ -1,4 +1,4 @@
-"""Sum up segments as ledger rows, one per stream that a load touches. Pure, on few rows, with Python's unbounded integers."""
+"""Sum up segments as ledger rows, one per stream that a load touches. Pure, with Python's unbounded integers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 _LARGEST = 2**63 - 1
 _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
-"""Missing ranges kept per stream and load. A stream with more is not contiguous, and its gaps are not worth following up."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How many records a Bronze range holds of one partition, and how many of them are not above its last decided offset."""
+    """A partition's records in a Bronze range, and how many of them are at or below its last decided offset, `above`."""
 
     topic: str
     partition: int
@@ -40,10 +39,10 @@ class Arrivals:
 
 @dataclass
 class StreamLoad:
-    """The totals of one stream in a load, added up segment by segment; the names are the ledger's.
+    """The totals of one stream in a load; the names are the ledger's.
 
-    `ordinal` is the highest accepted (epoch, sequence), the watermark at first. `missing_ranges` are the sequences that the
-    accepted records of a contiguous stream skipped. `declared_epoch` is a new epoch; None leaves it unchanged.
+    `ordinal` is the highest accepted (epoch, sequence). `missing_ranges` are sequences that a contiguous stream skipped.
+    `declared_epoch` is a new epoch; None leaves it unchanged.
     """
 
     ordinal: Ordinal | None
@@ -99,7 +98,7 @@ def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], wate
 def rows(
     loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
 ) -> list[dict[str, object]]:
-    """The ledger's rows of a load, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share."""
+    """Return the load's ledger rows, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share."""
     before, last_offsets = watermarks.ordinals, watermarks.last_offsets
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
@@ -124,7 +123,7 @@ def rows(
 
 
 def by_partition(ledger: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Sum up a load's rows by partition, for the log: records, the classes that any of them has, and the last offset."""
+    """Sum up a load's rows by partition, for the log: records, the classes that occur, and the last offset."""
     for (topic, partition), rows in groupby(ledger, key=itemgetter("topic", "partition")):
         streams = list(rows)
         counts = {name: sum(map(itemgetter(name), streams)) for name in ("records", *CLASSES)}
@@ -134,7 +133,7 @@ def by_partition(ledger: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
-    """The missing ranges for the ledger. Those past the limit become one per epoch, which may cover accepted sequences."""
+    """Return the missing ranges; those past the limit become one per epoch, which may cover accepted sequences."""
     if not is_contiguous:
         return None
     ranges = list(load.missing_ranges[:_MOST_RANGES])
@@ -146,7 +145,7 @@ def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | 
 
 
 def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
-    """Raise unless accepted records are above the watermark and have distinct sequences: others would be kept twice."""
+    """Raise unless accepted records are above the watermark with distinct sequences."""
     first = (segment.epoch, segment.first_sequence)
     if missing >= 0 and (watermark is None or first > watermark):
         return
@@ -176,7 +175,7 @@ def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[s
 
 
 def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
-    """The totals of a stream in a load that takes nothing from Bronze; TableStateError if it has no watermark."""
+    """Return the totals of a stream that takes nothing from Bronze; TableStateError if it has no watermark."""
     mark = watermarks.rows.get(stream)
     if mark is None:
         raise TableStateError(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 Partition = tuple[str, int]
-"""topic, partition"""
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,10 @@ class BronzeRange:
     """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
 
     Attributes:
-        appended: Records that the versions added, according to their commits; None if a commit does not say.
-        up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
-        topics: The topics that are read; None for all.
-        joined: Those that the previous load did not decide. They are read by offset and not counted by version.
-        is_cut: Whether it leaves later versions of Bronze to the next load.
-        is_current: Whether Bronze has extracted all of the range's records by the load's rules.
+        appended: Records that the versions added, by their commits; None if a commit does not say.
+        up_to: The last offset of each partition if the versions can no longer be read, else None.
+        joined: Topics that the previous load did not decide; read by offset and not counted by version.
+        is_current: Whether Bronze extracted all of the range's records by the load's rules.
     """
 
     after_version: int
@@ -51,7 +48,7 @@ class BronzeRange:
 
     @property
     def counted(self) -> int | None:
-        """The range's records, those decided before included; None if its commits do not say, or older ones join them."""
+        """The range's records with those decided before; None if unknown."""
         return None if self.joined else self.appended
 
 
@@ -61,14 +58,10 @@ class Plan:
 
     Attributes:
         watermarks: The watermarks before the load, including those of retired streams that it meets again.
-        rejects: The rows of `silver_rejects`.
-        out: The offsets of the range that Silver does not get, as `lakehouse.spark.bitmaps.blocks`.
-        late: Those of the late records that Silver accepts, by policy.
-        replayed: Those that Bronze holds twice in the range.
-        settled: Rows of `silver_rejects` of earlier loads that an operator released or discarded.
-        settled_in_gold: The same of `gold_rejects`.
-        request: The request that the load executes; None if it decides Bronze records.
-        counts_replays: Whether `replay` counts what Bronze ingested again, which is unknown once those versions are gone.
+        out: Offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late: accepted late ones; replayed: those
+            twice in the range.
+        settled: Earlier rows of `silver_rejects` that an operator settled; settled_in_gold: of `gold_rejects`.
+        counts_replays: Whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """
 
     load_seq: int
@@ -86,16 +79,16 @@ class Plan:
     counts_replays: bool = True
 
     def count(self, name: str) -> int:
-        """The sum of one of the ledger's counts over all streams."""
+        """Sum one of the ledger's counts over all streams."""
         return sum(map(itemgetter(name), self.ledger))
 
     @property
     def undecodable(self) -> int:
-        """How many of the invalid records have a sequence, and a value that could not be decoded."""
+        """The invalid records that only lack a decodable value."""
         found: int | None = pc.sum(self.rejects.filter(pc.equal(self.rejects["reason"], UNDECODABLE))["records"]).as_py()
         return found or 0
 
 
 def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
-    """The Bronze range of a load that takes nothing from Bronze."""
+    """Return the Bronze range of a load that takes nothing from Bronze."""
     return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets, 0)

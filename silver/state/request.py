@@ -55,7 +55,7 @@ class Cutover:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A topic break that an operator accepted. The tables name the topic `stored_as` before, and `goes_on_as` from then on."""
+    """A topic break that an operator accepted. The topic is `stored_as` before it, and `goes_on_as` after it."""
 
     topic: str
     stored_as: str
@@ -71,8 +71,7 @@ class Accepted:
 class Erase:
     """The key whose records are erased, as a salted hash: the ledger must not hold what it erases.
 
-    `load_seq` is the load that erased them in Bronze, if this is its replay by a rebuild. Requests of version 0.1 have no salt
-    and mean one incarnation of the topic.
+    `load_seq` is the load that erased them in Bronze, in a replay. Requests of 0.1 have no salt and mean one incarnation.
     """
 
     topic: str
@@ -83,7 +82,7 @@ class Erase:
 
     @classmethod
     def of(cls, topic: str, key: bytes) -> Erase:
-        """Build the request to erase a key, with a fresh salt."""
+        """Build a request with a fresh salt."""
         salt = secrets.token_bytes(16)
         digest = hashlib.sha256(salt + key).hexdigest()
         return cls(plain_topic(topic), digest, salt=salt.hex(), is_of_all_incarnations=True)
@@ -97,8 +96,8 @@ class Erase:
 class Request:
     """An operator's request, or a retirement by maintenance of streams that were quiet for `wanted.days`.
 
-    A release or discard means the records of loads up to `up_to_load_seq`, and those kept out of Gold of loads up to
-    `published_to`. In JSON the key of `cutover` is `swap`.
+    A release or discard means records of loads up to `up_to_load_seq`, and those kept out of Gold up to `published_to`. In JSON
+    the key of `cutover` is `swap`.
     """
 
     kind: Kind
@@ -113,7 +112,7 @@ class Request:
     published_to: int | None = None
 
     def to_json(self) -> str:
-        """The request as the JSON that the ledger stores."""
+        """Return the JSON that the ledger stores."""
         found = asdict(self)
         found["swap"] = found.pop("cutover")
         return json.dumps(found, sort_keys=True)

@@ -1,8 +1,4 @@
-"""The streams that a load meets: limits how many are new, and looks up the last position of retired ones.
-
-A retired stream has no row in silver_watermarks; its last position is in the ledger. A load that meets a stream without a row
-looks it up there, so that the stream is decided as if it had never been retired.
-"""
+"""The streams of a load: limits how many are new, and looks up the last position of retired ones in the ledger."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ class StreamLimits:
 
 
 class Streams:
-    """The `watermarks` of a load's streams, those of retired streams included once they were resolved."""
+    """The `watermarks` of a load's streams, including those of retired streams once they were resolved."""
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
@@ -58,19 +54,16 @@ class Streams:
 
     @cached_property
     def _has_retired(self) -> bool:
-        """Whether a stream was ever retired; answered from the statistics of the ledger's files if they suffice."""
+        """Whether a stream was ever retired, by statistics of the ledger's files if they suffice."""
         ledger = self._run.table(SILVER_LOADS)
         if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
             return False
         return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
-        """Look up the load's streams that have no watermark, count the new ones, and return the watermarks to decide by.
+        """Look up the streams that have no watermark, count the new ones, and return the watermarks to decide by.
 
-        If `is_whole`, the load has no streams but these and those of earlier calls.
-
-        Raises:
-            BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
+        If `is_whole`, these and earlier streams are all of the load. BreakerOpenError if a topic brings too many new ones.
         """
         # A stream without a producer is a whole partition: Kafka bounds how many there are, and none is ever retired.
         unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
@@ -109,7 +102,6 @@ class Streams:
 
 
 def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    """The last positions of those streams that were retired, by finished loads only: a retry finds the same."""
     wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
     names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     loads = spark.read.table(run.table(SILVER_LOADS).sql).select("kind", *names)

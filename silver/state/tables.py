@@ -1,4 +1,4 @@
-"""Create Silver's missing tables, compare them with their contracts, and read them as they were before a load."""
+"""Create Silver's missing tables, compare them with their contracts, and read them as of a load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
-    """Read a table as the earlier loads left it: without the rows of a retried load, and empty if there is no table yet."""
+    """Read a table without the rows of a load and later ones; empty if there is no table yet."""
     table = run.table(contract.name)
     if load_seq == 1 and not tables.exists(spark, table):
         return frames.of_contract(spark, [], contract)
@@ -39,7 +39,7 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's missing tables and, in a catalog, the views over them; add fields to the payload. Precedes any claim.
+    """Create Silver's missing tables and a catalog's views; add fields to the payload. Precedes any claim.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
@@ -62,7 +62,7 @@ def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 
 
 def are_of_earlier_version(spark: SparkSession, run: Run) -> bool:
-    """Whether a table of Bronze or Silver lacks a column that a run would add before it reads that."""
+    """Whether a table of Bronze or Silver lacks a column that a run would add."""
     for contract in (BRONZE, silver_records(), WATERMARKS, REJECTS, LOADS):
         rows = tables.found(spark, run.table(contract.name))
         added = [column.name for column in contract.columns if column.is_added_later]
@@ -86,7 +86,7 @@ def records_contract(rules: Rules) -> Contract:
 
 
 def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
-    """Return the type that the payload is to have: the config's, with the fields of topics that are not decided any more."""
+    """Return the config's payload type, with the fields of topics that are no longer decided."""
     table = run.table(SILVER_RECORDS)
     observed = spark.read.table(table.sql).schema["payload"].dataType
     wanted = expected = _payload_type(spark, rules)
@@ -115,13 +115,13 @@ def last_rules(spark: SparkSession, run: Run) -> Rules | None:
 
 
 def rules_of(ledger: Iterable[Row]) -> Rules | None:
-    """The rules of the last of some loads; None if there are none."""
+    """Return the rules of the last of some loads; None if there are none."""
     last = max(ledger, key=lambda row: row["load_seq"], default=None)
     return None if last is None else Rules.from_json(last["rules"])
 
 
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
-    """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
+    """Return the payload's type. Analyses the decoding, so that a schema that Spark rejects fails before the claim."""
     value_formats.require(spark, {each.payload.format for each, _ in rules.decodings if each.payload})
     try:
         kind = rules.payload_type or payload_schema.of(None)

@@ -1,4 +1,4 @@
-"""The watermark table: one row per stream, read once at the start of a load and moved at its end, by a MERGE."""
+"""The watermark table: one row per stream, read at the start of a load and moved at its end by a MERGE."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LOAD = "tidemark_load"
 _IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
-"""The condition of `lakehouse.contracts.silver.is_retired`, in SQL."""
+"""`lakehouse.contracts.silver.is_retired`, in SQL."""
 
 
 class Watermark(NamedTuple):
@@ -52,7 +52,7 @@ class Watermark(NamedTuple):
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The whole table as one load sees it: a row per stream, however long the history."""
+    """The whole table as one load sees it."""
 
     rows: Mapping[Stream, Watermark]
 
@@ -72,7 +72,7 @@ class Watermarks:
         return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
 
     def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
-        """The watermarks after a load, by its ledger rows; a retired stream is included, with its last position."""
+        """Return the watermarks after a load, by its ledger rows; with the last position of retired streams."""
         moved = {
             stream_of(row): Watermark(**{name: row[other] for name, other in WATERMARK_IN_LOADS.items()}) for row in ledger
         }
@@ -80,14 +80,14 @@ class Watermarks:
 
     @cached_property
     def last_offsets(self) -> dict[tuple[str, int], int]:
-        """The last decided offset of each partition: the highest of its streams'."""
+        """The last decided offset of each partition."""
         offsets: dict[tuple[str, int], int] = {}
         for (topic, partition, _), row in self.rows.items():
             offsets[topic, partition] = max(offsets.get((topic, partition), row.last_offset), row.last_offset)
         return offsets
 
     def in_declared_epochs(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """Replace each `epoch` that is not null by the stream's declared one; rows of streams without one are unchanged."""
+        """Replace each non-null `epoch` by the stream's declared one, if it has one."""
         if not self.declared:
             return rows
         declared = [(*stream, epoch) for stream, epoch in self.declared.items()]
@@ -97,11 +97,7 @@ class Watermarks:
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
     def require(self, rules: Rules, before: Rules | None, *, where: str) -> None:
-        """Raise if the watermarks were made with other extractors; `before` and `where` are the last load's, for the error.
-
-        Raises:
-            RulesChangedError: Old and new sequences would be compared although they mean different things.
-        """
+        """Raise RulesChangedError if the watermarks were made with other extractors; `before` and `where` are for the error."""
         known: dict[str, set[str]] = {}
         for (topic, _, _), row in self.rows.items():
             known.setdefault(topic, set()).add(row.rules_fingerprint)
@@ -122,13 +118,12 @@ class Watermarks:
 
 
 def _extractors(before: Rules | None, topic: str, fingerprint: str) -> str:
-    """The extractors that a watermark was made with; their fingerprint where the last load had others."""
     known = before.of_topic(topic) if before else None
     return known.extractors if known and known.fingerprint == fingerprint else f"rules {fingerprint}"
 
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
-    """Read the watermark table, without rows if it does not exist. Call once per load: by a second read they may have moved."""
+    """Read the watermark table; empty if it does not exist. Call it once per load, as another run may move it."""
     names = (*STREAM, *WATERMARK_IN_LOADS)
     rows = small_tables.read_arrow(spark, run.table(SILVER_WATERMARKS), names, contract=WATERMARKS)
     marks = map(Watermark._make, tuples_of(rows, Watermark._fields))
@@ -136,11 +131,10 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 
 
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit.
+    """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit. A retirement removes its streams.
 
-    The MERGE changes nothing unless the table is at the previous load: one that is further was moved by another run or taken
-    back, and one that is behind was emptied or restored, and would look complete with this load's rows alone. It carries no
-    transaction id, which would keep it from repairing a restored table. A retirement removes its streams.
+    It changes nothing unless the table is at the previous load: a later table was moved by another run or taken back, an
+    earlier one was emptied or restored. It has no transaction id, which would keep it from repairing a restored table.
 
     Raises:
         TableStateError: The table was emptied or restored during the load.
@@ -168,7 +162,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
-    """The positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
+    """Return the positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
     schema = frames.arrow_schema(LOADS)
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
     rows = small_tables.read_arrow(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
 from jobs import cli
-from jobs.demo.producer import incidents, names, produce
+from jobs.demo.events import Outgoing
+from jobs.demo.producer import incidents, produce
 from lakehouse.run.context import Run
 from tests.support.small_config import write_config
 
@@ -26,7 +27,10 @@ def test_the_articles_examples_end_in_gold_once_each_and_in_order(
     }
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka, topics=own)
     produce(broker.bootstrap_servers, article, incidents())
-    produce(broker.bootstrap_servers, simplified, names())
+    places = (("ada", 0), ("grace", 1), ("linus", 0))
+    named = [(number, *places[number % 3]) for number in (*range(1, 10), *range(5, 13))]
+    names = [Outgoing(partition, name.encode(), b"%d" % number, []) for number, name, partition in named]
+    produce(broker.bootstrap_servers, simplified, names)
 
     assert cli.main(["run", "--config", str(config)]) == 0
     assert cli.main(["run", "--config", str(config)]) == 0

@@ -8,7 +8,7 @@ from tidemark_producer import Headers
 
 from bronze.dev_broker.broker import LocalBroker
 from jobs.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
-from jobs.demo.producer import expected, incidents, names, produce, produce_numbered, sequence_of
+from jobs.demo.producer import expected, incidents, produce, produce_numbered, sequence_of
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
 
@@ -44,7 +44,7 @@ def test_block_lengths_bad_kinds_and_the_least_number_of_records() -> None:
         plan_events(79)
 
 
-def test_the_incidents_are_those_of_the_article_and_a_name_stays_on_one_partition() -> None:
+def test_the_incidents_are_those_of_the_article() -> None:
     truth = expected(80)
     assert (truth.records, truth.incident_records, sum(truth.classes.values())) == (95, 15, 80)
     assert truth.incidents == {"A": [1, 6, 7, 8], "B": [2, 5, 9, 11], "C": [3, 4, 10]}
@@ -52,9 +52,6 @@ def test_the_incidents_are_those_of_the_article_and_a_name_stays_on_one_partitio
     assert [int(record.value.split(b'"id": ')[1].split(b",")[0]) for record in sent] == [*range(1, 8), *range(4, 12)]
     assert sent[0].value == b'{"id": 1, "data": "ab583cc8f8"}'
     assert [(record.key, record.partition) for record in sent[:3]] == [(b"A", 0), (b"B", 1), (b"C", 0)]
-    sent = names()
-    assert (len(sent), len({record.value for record in sent})) == (17, 12)
-    assert len({(record.key, record.partition) for record in sent}) == len({record.key for record in sent})
 
 
 @pytest.mark.kafka
