@@ -1,8 +1,4 @@
-"""The values of a sample as objects of JSON, whatever their format; and the fields of a payload that holds all of them. Pure.
-
-Avro is decoded on the driver for looking at it, never for deciding, which Spark does. A few bytes can stand for millions of
-steps, so all values of a sample share a number of them.
-"""
+"""The values of a sample as objects of JSON, whatever their format, and the fields that hold all of them. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.on_driver import Digits, Object
-from lakehouse.settings import payload_schema
+from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.payload_schema import Field, Type
 
@@ -29,150 +25,103 @@ if TYPE_CHECKING:
 MOST_BYTES = 1024 * 1024
 """The longest value that is looked at."""
 _MOST_STEPS = 1_000_000_000
-"""In all values of a sample: half a minute, where a producer means harm."""
+"""The steps of decoding all Avro values of a sample, half a minute: a few bytes can stand for millions of steps."""
 _UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
 """What fastavro raises on bytes that do not fit their schema."""
 _LOGICAL = ("logicalType", "precision", "scale")
-_RECORDS = ("record", "error")
-_INTEGERS, _FLOATS = ("int", "long"), ("float", "double")
-
 _MOST_LEVELS = 20
-MOST_FIELDS = 1_000
+_MOST_FIELDS = 1_000
 _MOST_LISTED = 5
 _LARGEST = 2**63 - 1
-ODD = "no name of a column, or one that differs from another in its case only"
+_ODD = "no name of a column, or one that differs from another in its case only"
 
 TEXT, TRUTH, WHOLE, FRACTION = "text", "true and false", "whole numbers", "fractions"
-OBJECT, LIST, NULL = "objects", "lists", "null"
+_OBJECT, _LIST, _NULL = "objects", "lists", "null"
 _LONG, _INFINITE, _REPEATED = "whole numbers beyond BIGINT", "numbers beyond DOUBLE", "a key that an object has twice"
-SCALARS = (TEXT, TRUTH, WHOLE, FRACTION, NULL, _LONG, _INFINITE)
+SCALARS = (TEXT, TRUTH, WHOLE, FRACTION, _NULL, _LONG, _INFINITE)
 
 Path = tuple[str | None, ...]
 """The keys that lead to a part of a document; None for an element of a list."""
 
 
 @dataclass
-class Steps:
-    """The steps that are left for a sample."""
+class Budget:
+    """The steps that are left for decoding a sample."""
 
-    left: int = _MOST_STEPS
+    steps: int = _MOST_STEPS
 
-    def take(self, count: int) -> bool:
-        """Take some, if there are as many."""
-        is_left = count <= self.left
-        self.left -= count if is_left else 0
+    def take(self, steps: int) -> bool:
+        """Take steps, and return whether as many were left."""
+        is_left = steps <= self.steps
+        self.steps -= steps if is_left else 0
         return is_left
 
 
-@dataclass(frozen=True)
 class Decoder:
-    """Decodes values of one schema.
+    """Decodes Avro values of one schema, to look at them: loads are decoded by Spark.
 
     Attributes:
-        writer: The schema.
-        parsed: The same as fastavro has it, without logical types: a time is the number beneath it, and none is too large.
+        fields: The fields that a payload can have of such values.
+        left_out: What cannot be a field, by its path, with the reason.
         steps_per_byte: The maximum number of steps that a byte can stand for.
+
+    Raises:
+        AvroSchemaError: The values are no records, or nothing can be decoded.
     """
 
-    writer: Writer
-    parsed: Any
-    steps_per_byte: int
-
-    @classmethod
-    def of(cls, writer: Writer) -> Decoder:
-        """Make the decoder of a schema.
-
-        Raises:
-            AvroSchemaError: Nothing of its values can be looked at.
-        """
+    def __init__(self, writer: Writer) -> None:
         from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-        if _type(writer.schema) not in _RECORDS or not _has_fields(writer.schema, writer.named):
-            raise AvroSchemaError("it has no fields at the top or in records")
+        self.writer = writer
+        self.fields, self.left_out = avro_schema.fields(writer)
+        # Without logical types, a time is the number beneath it, and none is out of range.
         plain = json.loads(writer.text, object_hook=lambda part: {name: part[name] for name in part if name not in _LOGICAL})
         try:
-            parsed = parse_schema(plain)
+            self._parsed = parse_schema(plain)
         except (SchemaParseException, UnknownType, ValueError) as error:
             raise AvroSchemaError(f"it cannot be read: {error}") from error
-        return cls(writer, parsed, 1 + _without_bytes(writer.schema, writer.named))
+        self.steps_per_byte = 1 + _without_bytes(writer.schema, writer.named)
 
-    def fits(self, body: bytes, steps: Steps) -> bool:
+    def fits(self, body: bytes, budget: Budget) -> bool:
         """Whether a value is of the schema, or would take too long to look at."""
-        return not self._is_short(body, steps) or self._value(body) is not None
+        return not self._is_short(body, budget) or self._decoded(body) is not None
 
-    def document(self, body: bytes, steps: Steps) -> Object | None:
-        """A value as an object of JSON, without lists, maps, bytes and unions of several types.
+    def document(self, body: bytes, budget: Budget) -> Object | None:
+        """Decode a value into its records and scalars; None if it cannot be decoded, or would take too long."""
+        found = _as_json(self._decoded(body), self.fields) if self._is_short(body, budget) else None
+        return found if isinstance(found, Object) else None
 
-        None if it cannot be decoded, or would take too long.
-        """
-        value = self._value(body) if self._is_short(body, steps) else None
-        return None if value is None else _object(value, self.writer.schema, self.writer.named)
+    def _is_short(self, body: bytes, budget: Budget) -> bool:
+        return len(body) <= MOST_BYTES and budget.take(len(body) * self.steps_per_byte)
 
-    def _is_short(self, body: bytes, steps: Steps) -> bool:
-        return len(body) <= MOST_BYTES and steps.take(len(body) * self.steps_per_byte)
-
-    def _value(self, body: bytes) -> Any:
-        """A decoded value; None if it cannot be decoded, or does not end where its bytes end."""
+    def _decoded(self, body: bytes) -> Any:
+        """The value; None if it cannot be decoded, or does not end where its bytes end."""
         from fastavro import schemaless_reader
 
         stream = io.BytesIO(body)
         try:
-            value = schemaless_reader(stream, self.parsed, None, handle_unicode_errors="replace")
+            value = schemaless_reader(stream, self._parsed, None, handle_unicode_errors="replace")
         except _UNREADABLE:
             return None
         return None if stream.read(1) else value
 
 
-def _object(value: Mapping[str, Any], given: Any, named: Mapping[str, Any]) -> Object:
-    parts = ((each["name"], _part(value[each["name"]], each["type"], named)) for each in given["fields"])
-    return Object([(name, part) for name, part in parts if part is not None])
-
-
-def _part(value: Any, given: Any, named: Mapping[str, Any]) -> Any:
-    only = _only(given, named)
-    match _type(only):
-        case "record" | "error" if value is not None:
-            return _object(value, only, named)
-        case kind if kind in _INTEGERS or (kind in _FLOATS and value is not None and math.isfinite(value)):
-            return None if value is None else Digits(value)
-        case "boolean" | "string" | "enum":
-            return value
-        case _:
-            return None
-
-
-def _has_fields(given: Any, named: Mapping[str, Any]) -> bool:
-    """Whether a type has something that becomes a part of an object."""
-    only = _only(given, named)
-    if _type(only) in _RECORDS:
-        return any(_has_fields(each["type"], named) for each in only["fields"])
-    return _type(only) in (*_INTEGERS, *_FLOATS, "boolean", "string", "enum")
-
-
-def _resolved(given: Any, named: Mapping[str, Any]) -> Any:
-    return named.get(given, given) if isinstance(given, str) else given
-
-
-def _type(given: Any) -> Any:
-    return given["type"] if isinstance(given, dict) else given
-
-
-def _only(given: Any, named: Mapping[str, Any]) -> Any:
-    """The type itself, or the only one of a union besides null. int and long count as one type. None if there are several."""
-    if not isinstance(given, list):
-        return _resolved(given, named)
-    others = [each for each in given if each != "null"]
-    if others == ["int", "long"]:
-        return "long"
-    return _resolved(others[0], named) if len(others) == 1 else None
+def _as_json(value: Any, kind: Type) -> Any:
+    """A decoded value as JSON has it; None for lists, maps and bytes."""
+    if kind.kind == "struct" and isinstance(value, dict):
+        parts = ((each.name, _as_json(value[each.name], each.type)) for each in kind.fields)
+        return Object([(name, part) for name, part in parts if part is not None])
+    if isinstance(value, bool | str):
+        return value
+    return Digits(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _without_bytes(given: Any, named: Mapping[str, Any]) -> int:
     """How many types without bytes of their own can come with one byte of a value, at most."""
-    given = _resolved(given, named)
+    given = named.get(given, given) if isinstance(given, str) else given
     if isinstance(given, list):
         return max(_without_bytes(each, named) for each in given)
-    match _type(given):
+    match given["type"] if isinstance(given, dict) else given:
         case "record" | "error":
             return 1 + sum(_without_bytes(each["type"], named) for each in given["fields"])
         case "array" | "map":
@@ -182,15 +131,21 @@ def _without_bytes(given: Any, named: Mapping[str, Any]) -> int:
 
 
 class Payload(NamedTuple):
-    """The fields that values have in common.
+    """The fields that values have in common, and what is not among them, with the reason."""
 
-    Attributes:
-        schema: The fields as `value.schema` has them.
-        left_out: What is not among them, with the reason.
-    """
-
-    schema: str
+    fields: Type
     left_out: Mapping[str, str]
+
+    @classmethod
+    def of(cls, fields: Type | None, left_out: Mapping[str, str]) -> Payload:
+        """Leave out what no table can hold."""
+        stored, odd = payload_schema.storable(fields) if fields else (None, [])
+        return cls(stored or Type("struct"), {**dict.fromkeys(odd, _ODD), **left_out})
+
+    @property
+    def schema(self) -> str:
+        """The fields as `value.schema` has them."""
+        return payload_schema.ddl(self.fields)
 
     def listed(self) -> str:
         """What is left out, in words."""
@@ -215,11 +170,7 @@ def parts(found: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def kinds(values: Iterable[Any]) -> dict[Path, Counter[str]]:
-    """Count what the parts of JSON objects are; other values are skipped.
-
-    Returns:
-        For each path, how many values are of each kind. A path comes after those above it.
-    """
+    """Count the kinds of the parts of JSON objects by path, each after those above it; other values are skipped."""
     found: defaultdict[Path, Counter[str]] = defaultdict(Counter)
     for value in values:
         if isinstance(value, Object):
@@ -236,58 +187,48 @@ def _kind(part: Any) -> str:
             return WHOLE if -_LARGEST <= int(part) <= _LARGEST else _LONG
         return FRACTION if math.isfinite(float(part)) else _INFINITE
     if part is None or isinstance(part, bool):
-        return NULL if part is None else TRUTH
-    return OBJECT if isinstance(part, dict) else LIST if isinstance(part, list) else TEXT
+        return _NULL if part is None else TRUTH
+    return _OBJECT if isinstance(part, dict) else _LIST if isinstance(part, list) else TEXT
 
 
 def payload(found: Mapping[Path, Mapping[str, int]]) -> Payload:
-    """The fields into which all values decode without loss, by what the paths hold.
+    """The fields into which all values decode without loss, by the kinds of their parts.
 
     Text with other scalars is STRING only where Spark keeps them as they are written, which it does not do with fractions.
 
     >>> from lakehouse.extract.on_driver import Record
     >>> texts = b'{"a": 1, "b": "x", "c": [{"d": 1.5}]}', b'{"a": null, "b": 7, "e": {}}'
-    >>> payload(kinds(Record(each).json for each in texts))
-    Payload(schema='a BIGINT, b STRING, c ARRAY<STRUCT<`d`: DOUBLE>>', left_out={'e': 'objects without fields'})
+    >>> found = payload(kinds(Record(each).json for each in texts))
+    >>> found.schema, found.left_out
+    ('a BIGINT, b STRING, c ARRAY<STRUCT<`d`: DOUBLE>>', {'e': 'objects without fields'})
     """
-    left_out = {_named(path): f"beyond {MOST_FIELDS:,} fields" for path in islice(found, MOST_FIELDS + 1, None)}
+    left_out = {_named(path): f"beyond {_MOST_FIELDS:,} fields" for path in islice(found, _MOST_FIELDS + 1, None)}
     below: defaultdict[Path, list[Path]] = defaultdict(list)
-    for path in islice(found, 1, MOST_FIELDS + 1):  # the first is the whole value
+    for path in islice(found, 1, _MOST_FIELDS + 1):  # the first is the whole value
         below[path[:-1]].append(path)
 
     def type_of(path: Path) -> Type | None:
-        held, why = found[path].keys() - {NULL}, ""
-        if held == {OBJECT}:
+        held = found[path].keys() - {_NULL}
+        if held == {_OBJECT} and below[path]:
             typed = ((str(each[-1]), type_of(each)) for each in below[path])
-            if fields := tuple(Field(name, each) for name, each in typed if each is not None):
-                return Type("struct", fields=fields)
-            why = "" if below[path] else "objects without fields"
-        elif held == {LIST}:
-            if of := type_of(below[path][0]) if below[path] else None:
-                return Type("array", of=of)
-            why = "" if below[path] else "empty lists"
-        elif scalar := _scalar(held):
+            fields = tuple(Field(name, each) for name, each in typed if each is not None)
+            return Type("struct", fields=fields) if fields else None
+        if held == {_LIST} and below[path]:
+            of = type_of(below[path][0])
+            return Type("array", of=of) if of else None
+        if scalar := _scalar(held):
             return Type("scalar", scalar)
-        else:
-            why = " and ".join(sorted(held)) or "always null"
-        if why:
-            left_out[_named(path)] = why
+        empty = {_OBJECT: "objects without fields", _LIST: "empty lists"}
+        left_out[_named(path)] = empty.get("".join(held)) or " and ".join(sorted(held)) or "always null"
         return None
 
-    top = type_of(()) if found else None
-    stored, odd = payload_schema.storable(top) if top else (None, [])
-    return Payload(payload_schema.ddl(stored) if stored else "", {**dict.fromkeys(odd, ODD), **left_out})
+    return Payload.of(type_of(()) if found else None, left_out)
 
 
 def _scalar(held: set[str]) -> str | None:
     """The type that holds scalars of these kinds without loss; None if there is none."""
-    if held == {TRUTH}:
-        return "BOOLEAN"
-    if held == {WHOLE}:
-        return "BIGINT"
-    if held and held <= {WHOLE, FRACTION}:
-        return "DOUBLE"
-    return "STRING" if held and held <= {TEXT, TRUTH, WHOLE, _LONG} else None
+    takes = {"BOOLEAN": {TRUTH}, "BIGINT": {WHOLE}, "DOUBLE": {WHOLE, FRACTION}, "STRING": {TEXT, TRUTH, WHOLE, _LONG}}
+    return next((name for name, kinds_ in takes.items() if held and held <= kinds_), None)
 
 
 def _named(path: Path) -> str:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from bronze.kafka.sample import Sample, Sampled
 from jobs.first.candidates import MOST_NAMES, argument_of, find
-from jobs.first.config_text import Chosen, Parts, text
-from jobs.first.findings import Finding, Steps, expectations, judge, walk
+from jobs.first.config_text import Section, place, text
+from jobs.first.findings import Finding, Steps, expectations, judge, options, walk
+from jobs.first.init import Asked
 from jobs.first.objects import payload
 from lakehouse.config.load import parse
-from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
@@ -39,14 +39,12 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
 def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], list[str]]:
     """The finding of each candidate by its name, and the names of the options."""
     sample = Sample(records, **more)
-    findings, options = judge(sample, find(records))
-    return {each.candidate.label: each for each in findings}, [each.label for each in options]
+    findings = judge(sample, find(records))
+    return {each.candidate.label: each for each in findings}, [each.label for each in options(sample, findings)]
 
 
 def steps_of(findings: dict[str, Finding]) -> Steps:
-    steps = findings["header:seq"].steps
-    assert steps is not None
-    return steps
+    return findings["header:seq"].steps
 
 
 @pytest.mark.parametrize(
@@ -122,10 +120,10 @@ def test_a_header_that_does_not_fit_says_why() -> None:
         assert options == offered
         return findings["header:seq"].not_sequence
 
-    falls = "it does not rise within the partitions: 49 of 50 records are below an earlier one and never there before"
+    falls = "it does not rise within the partitions: 49 records below an earlier one that never came before"
     assert said_of(with_header(*range(50, 0, -1)), []) == falls
     shared = [record(n, value={"n": n}, seq=b"%d" % (n // 5 + 1)) for n in range(50)]
-    assert "40 of 50 records are with the number of another record" in str(said_of(shared, ["json:$.n"]))
+    assert "40 records with a number that another record has" in str(said_of(shared, ["json:$.n"]))
     lacking = [record(n, seq=b"%d" % n) if n % 2 else record(n, other=b"x") for n in range(40)]
     assert said_of(lacking, []) == "it is missing in 20 of 40 records"
     alone = [record(0, partition=partition, value=b"v", seq=b"7") for partition in range(3)]
@@ -155,7 +153,7 @@ def test_what_fits_is_offered_with_its_producer_or_epoch_and_the_best_first() ->
     assert found(several)[1] == ["header:seq", "json:$.id", "header:rev", "json:$.other"]
     findings, options = found([record(n, value=b"v%d" % n, seq=(n + 1).to_bytes(8)) for n in range(50)])
     assert options == ["{header: seq, encoding: int64}"]
-    assert findings[options[0]].highest == 50
+    assert max(findings[options[0]].candidate.known) == 50
 
 
 @pytest.mark.parametrize("width", [4, 8])
@@ -178,11 +176,9 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
     values[7] |= {"id": None, "ok": None}
     records = [record(n, value=each) for n, each in enumerate(values)]
     sample, candidates = Sample(records), find(records)
-    schema = payload(candidates.json_kinds).schema
-    assert schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
-    proposed = [
-        (name, *each.values()) for one in expectations(sample, candidates, parse_ddl(schema)) for name, each in one.items()
-    ]
+    fields = payload(candidates.json_kinds)
+    assert fields.schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
+    proposed = [(name, *each.values()) for one in expectations(sample, candidates, fields.fields) for name, each in one.items()]
     null, between, in_set = (f"expect_column_values_to_{name}" for name in ("not_be_null", "be_between", "be_in_set"))
     assert proposed == [
         (null, "payload.at", "warn"),  # no range: it looks like a time
@@ -276,8 +272,8 @@ def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> N
 @given(st.lists(VALUES, max_size=12), st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9) | st.none()), max_size=3))
 def test_any_bytes_are_judged(values: list[bytes | None], headers: list[tuple[str, bytes | None]]) -> None:
     sample = Sample(sampled(values, headers))
-    findings, _ = judge(sample, find(sample.records))
-    assert all(each.candidate.readable + sum(each.candidate.problems.values()) == len(values) for each in findings)
+    findings = judge(sample, find(sample.records))
+    assert all(len(each.candidate.known) + sum(each.candidate.problems.values()) == len(values) for each in findings)
 
 
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["header", "json"]))
@@ -285,8 +281,9 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
     argument = name if form == "header" else argument_of((name,))
     if argument is None:
         return
-    chosen = {"sequence": Chosen(Source(form, argument), ["\x1b[31m\n# pipeline: other " + name])}
-    written = text(Parts("localhost:9092", ["t"], "./lake", {}, name, chosen))
+    section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
+    asked = Asked("localhost:9092", ["t"], "./lake", Path("tidemark.yml"), False, 100, [], {})
+    written = text([*place(asked), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
     assert settings.sequence == Extractor.model_validate({form: argument})
     assert "\x1b" not in written

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from bronze.kafka.sample import Sampled
 from jobs.first import candidates, registered
-from jobs.first.objects import Decoder, Steps
+from jobs.first.objects import Budget, Decoder
 from lakehouse.errors import RegistryError
 from lakehouse.settings import avro_schema
-from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.payload_schema import parse
 from lakehouse.settings.registry import Registry
 from tests.support.answering_registry import answering
@@ -54,7 +53,8 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     )
     found = looked({7: avro(OLD), 9: avro(NEW)}, records)
     assert found.formats == {"t": "avro"}
-    assert found.payloads["avro"] == ("amount DOUBLE, seq BIGINT, id STRING", {"n": "of several types or spellings"})
+    assert found.payloads["avro"].schema == "amount DOUBLE, seq BIGINT, id STRING"
+    assert found.payloads["avro"].left_out == {"n": "of several types or spellings"}
     [seq] = [each for each in candidates.find(records, found).candidates if each.label == "field:seq"]
     assert (seq.kind, seq.numbers) == ("whole numbers", [1, 2])
 
@@ -73,7 +73,8 @@ def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere()
     records = [*sample((7, written(text, {"seq": 1, "id": "a"}))), *sample((8, b'{"seq": 1.5, "city": "x"}'), topic="u")]
     found = looked({7: avro(text), 8: JSON_SCHEMA}, records)
     assert found.formats == {"t": "avro", "u": "json"}
-    assert found.payloads["json"] == ("city STRING", {"seq": "of another type in other topics"})
+    assert found.payloads["json"].schema == "city STRING"
+    assert found.payloads["json"].left_out == {"seq": "of another type in other topics"}
 
 
 def test_ids_of_eight_bytes_are_seen_and_counters_before_a_value_are_none() -> None:
@@ -165,7 +166,7 @@ BODY = written(json.loads(json.dumps(WHOLE).replace(', "logicalType": "timestamp
 
 
 def decoder(schema: Any) -> Decoder:
-    return Decoder.of(avro_schema.writer(json.dumps(schema)))
+    return Decoder(avro_schema.writer(json.dumps(schema)))
 
 
 WHOLE_DECODER = decoder(WHOLE)
@@ -173,31 +174,33 @@ WHOLE_DECODER = decoder(WHOLE)
 
 def test_scalars_at_the_top_and_in_records_are_kept_and_the_rest_is_stepped_over() -> None:
     again = {"seq": "3", "at": "4611686018427387904"}
-    assert WHOLE_DECODER.document(BODY, Steps()) == {"size": "L", "seq": "7", "again": again, "amount": "1.5"}
+    assert WHOLE_DECODER.document(BODY, Budget()) == {"size": "L", "seq": "7", "again": again, "amount": "1.5"}
 
 
 @settings(max_examples=examples(300, 5_000), deadline=None)
 @given(st.binary(max_size=60), st.integers(0, len(BODY)), st.integers(0, len(BODY)))
 def test_any_bytes_decode_or_do_not(junk: bytes, start: int, end: int) -> None:
-    found = WHOLE_DECODER.document(BODY[:start] + junk + BODY[end:], Steps())
+    found = WHOLE_DECODER.document(BODY[:start] + junk + BODY[end:], Budget())
     assert found is None or found.keys() <= FIELDS.keys() - {"sizes", "tags", "raw", "by"}
 
 
 def test_a_value_that_claims_more_than_it_has_or_too_many_steps_is_none() -> None:
     text = decoder(record(a="string"))
-    assert text.document(b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"x", Steps()) is None
-    assert text.document(b"\x04\xffA", Steps()) == {"a": "\ufffdA"}
+    assert text.document(b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"x", Budget()) is None
+    assert text.document(b"\x04\xffA", Budget()) == {"a": "\ufffdA"}
 
     item = named_record("Item", b="boolean", **{f"n{n}": "null" for n in range(500)})
     found = decoder(record(items={"type": "array", "items": item}, seq="long"))
-    steps = Steps(100_000)
+    budget = Budget(100_000)
     assert found.steps_per_byte > 500
-    assert found.document(b"\x02\x01\x00\x0a", steps) == {"seq": "5"}
-    assert found.document(b"\xd0\x0f" + b"\x01" * 1000 + b"\x00\x0a", steps) is None
-    assert steps.left > 90_000  # they are counted before they are taken
+    assert found.document(b"\x02\x01\x00\x0a", budget) == {"seq": "5"}
+    assert found.document(b"\xd0\x0f" + b"\x01" * 1000 + b"\x00\x0a", budget) is None
+    assert budget.steps > 90_000  # they are counted before they are taken
 
 
-def test_a_schema_without_fields_to_look_at_has_no_decoder() -> None:
-    for schema in ("string", record(a={"type": "array", "items": "int"}), record()):
-        with pytest.raises(AvroSchemaError, match="no fields"):
-            decoder(schema)
+def test_a_schema_of_lists_only_has_fields_and_no_candidates() -> None:
+    lists = record(a={"type": "array", "items": "int"})
+    records = sample((7, written(lists, {"a": [1, 2]})))
+    found = looked({7: avro(lists)}, records)
+    assert (found.payloads["avro"].schema, found.undecoded, labels(records, found)) == ("a ARRAY<INT>", 0, {})
+    assert looked({7: avro(record())}, sample((7, b""))).formats == {}
