@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
-from jobs.first import candidates, findings
-from jobs.first.objects import Budget, Decoder
-from jobs.first.registered import Registered
+from jobs.first import candidates
+from jobs.first.values import Budget, Decoder, Registered
 from jobs.process.context import job_of, load_settings
 from jobs.process.exit_codes import scrub_text
 from lakehouse.config.mistakes import ConfigMistakesError
@@ -173,7 +172,7 @@ def _of_role(settings: Settings, found: Sample, records: Sequence[Record], role:
         cause = next((f" (of the first, {why})" for why in causes if why), "")
         observed += f"; {problems}{cause}" if problems else ""
     is_read = read > 0 and not _is_too_much(settings, total - read, total)
-    known = "" if is_read else ", ".join(other.label for other in candidates.find(found.records).candidates[:_SHOWN])
+    known = "" if is_read else ", ".join(other.label for other in candidates.find(found).candidates[:_SHOWN])
     next_step = (
         f"The records have {known}: correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
     )
@@ -186,7 +185,7 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 
 
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
-    tried = findings.Option.of(found, read)
+    tried = candidates.Option.of(found, read)
     observed = f"{tried.steps.describe()}; {tried.unread:,} invalid" if tried.unread else tried.steps.describe()
     expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
     next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that starts anew an `epoch`."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,13 @@ import yaml
 from pydantic import ValidationError
 
 from bronze.kafka import sample as kafka_sample
-from jobs.first import answer, config_text, registered
-from jobs.first.config_text import Section
-from jobs.first.look import Look
-from jobs.first.registered import Registered
+from jobs.first import candidates, texts, values
+from jobs.first.texts import Section
+from jobs.first.values import Registered
 from jobs.process import exit_codes, output
 from jobs.process.atomic_file import whole
 from jobs.process.options import command_line
 from lakehouse.config import load as configs
-from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.config.sources import PREFIX
 from lakehouse.errors import RegistryError, UsageError
 from lakehouse.escape import printable, shortened
@@ -32,14 +31,122 @@ from lakehouse.settings.secrets import smells_of_secret
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bronze.kafka.sample import Sampled
-    from jobs.first.findings import Option
+    from bronze.kafka.sample import Sample, Sampled
+    from jobs.first.candidates import Candidate, Found, Option
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.settings.registry import Registry
 
     Ask = Callable[[str, str | None], str]
 
+_MOST_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What was found in one topic, or in several topics together. `name` is the first of them.
+
+    Attributes:
+        options: What fits as the sequence, with what was named on the command line; the best first.
+    """
+
+    name: str
+    sample: Sample
+    found: Found
+    options: Sequence[Option]
+
+    @classmethod
+    def of(cls, sample: Sample, names: Sequence[str], given: Mapping[str, Source], registered: Registered) -> Topic:
+        """Look at the records of topics.
+
+        Raises:
+            UsageError: Something is named on the command line that none of them has.
+        """
+        part = replace(sample, records=[each for each in sample.records if each.topic in names])
+        found = candidates.find(part, registered)
+        named = {role: _named(part, source, role, found, registered) for role, source in given.items()}
+        return cls(names[0], part, found, candidates.options(part, found.candidates, named))
+
+    @property
+    def labels(self) -> list[str]:
+        """The options in the command line's words."""
+        return [each.label for each in self.options]
+
+
+def _named(sample: Sample, source: Source, role: str, found: Found, registered: Registered) -> Candidate:
+    """What an option of the command line names, over the sample; an error if the sample has records without it."""
+    if source.form == "json" and "json" in registered.formats.values():
+        source = replace(source, form="prefixed_json")
+    each = candidates.candidate(source, [registered.record(record) for record in sample.records])
+    is_name = bool(each.different_names) and not (source.form == "field" and each.names_nobody)
+    is_read = is_name if role == "producer" else each.known and not each.is_little_endian
+    if is_read or not sample.records or source.form == "custom":
+        return each
+    known = ", ".join(printable(other.label) for other in found.candidates[:_MOST_SHOWN])
+    records = f"{len(sample.records):,} records of {sample.records[0].topic}"
+    there = f"it is {each.kind}, such as {each.example}, in {each.present:,} of {records}"
+    next_step = "Correct the name; lower and upper case differ. Without the option, init says what fits."
+    if source.form == "field" and not registered.ids:
+        next_step = "Name the registry of the values: --registry http://localhost:8081."
+    elif each.is_little_endian:
+        next_step = "Have the producer write big-endian numbers, or digits."
+    raise UsageError(
+        f"No record of the sample has a {role} where --{role} names it; nothing was written.",
+        where=f"--{role} {each.label}",
+        observed=there if each.present else f"{records} with {known or 'no headers and no JSON'}",
+        next_step=next_step,
+    )
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found in a sample.
+
+    Attributes:
+        asked: Where it comes from, and what the command line names.
+        registered: What the registry says.
+        topics: Each topic that has records; the first of the config's where none has.
+        overall: All of them together.
+        options: What fits all topics as the sequence, the best first.
+    """
+
+    asked: Asked
+    registered: Registered
+    topics: Sequence[Topic]
+    overall: Topic
+    options: Sequence[Option]
+
+    @classmethod
+    def at(cls, sample: Sample, asked: Asked, registered: Registered) -> Look:
+        """Look at a sample.
+
+        Raises:
+            UsageError: Something is named on the command line that a topic does not have.
+        """
+        names = [*dict.fromkeys(each.topic for each in sample.records)] or asked.topics[:1]
+        topics = [Topic.of(sample, [name], asked.given, registered) for name in names]
+        overall = topics[0] if len(topics) == 1 else Topic.of(sample, names, asked.given, registered)
+        options = [each for each in overall.options if all(each.label in topic.labels for topic in topics)]
+        return cls(asked, registered, topics, overall, options)
+
+    @property
+    def records(self) -> Sequence[Sampled]:
+        """The records of all topics."""
+        return self.overall.sample.records
+
+    def of_most(self) -> Option | None:
+        """What fits the most topics, where each has something that fits."""
+        if not all(each.options for each in self.topics):
+            return None
+        labels = Counter(each.labels[0] for each in self.topics)
+        return max((each.options[0] for each in self.topics), key=lambda each: labels[each.label])
+
+    def own(self, chosen: Option) -> dict[str, Option]:
+        """What single topics have instead of what was chosen."""
+        is_common = chosen in self.options
+        return {} if is_common else {each.name: each.options[0] for each in self.topics if each.labels[0] != chosen.label}
+
+
 _MOST_OFFERED = 9
-_REGISTRY_KEYS = ("username", "password", "ca", "cert", "key")
 _ROOT = "./lakehouse"
 _NO_REGISTRY = (
     "Start it, or correct --registry. With a login: --registry-property 'username=${env:REGISTRY_USER}' "
@@ -47,7 +154,6 @@ _NO_REGISTRY = (
 )
 _PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
-_UNDECIDED = Section({"sequence": {"offset": True}})
 
 
 @dataclass(frozen=True)
@@ -87,15 +193,8 @@ class Asked:
     @property
     def registry_keys(self) -> dict[str, str]:
         """The registry as `value.registry` of the config has it; empty if none is named."""
-        keys = _pairs("--registry-property", self.registry_properties, _REGISTRY_KEYS)
-        if keys and not self.registry:
-            raise UsageError(
-                "--registry-property is given without --registry.",
-                where="--registry-property",
-                expected="both, or --registry alone",
-                next_step="Name the registry: --registry http://localhost:8081.",
-            )
-        return {"url": self.registry, **keys} if self.registry else {}
+        keys = _pairs("--registry-property", self.registry_properties)
+        return {**keys, "url": self.registry} if self.registry else keys
 
 
 def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
@@ -112,25 +211,26 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
     _require_free(asked.config, is_forced=asked.is_forced)
     _ = asked.registry_keys, asked.given  # wrong ones are named before anybody is asked
     asked = _complete(asked, ask)
-    settings = _parse(asked, [*config_text.place(asked), _UNDECIDED])
+    settings = _settings(asked)
     sys.stderr.write(f"Reading a sample of {', '.join(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
     sample = kafka_sample.require(settings.kafka, asked.records)
-    if not asked.registry and ask is not None and registered.schema_ids(sample.records):
+    if not asked.registry and ask is not None and values.schema_ids(sample.records):
         asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip())
-    look = Look.at(sample, asked, _ask_registry(asked, sample.records) if asked.registry else Registered())
+        settings = _settings(asked)
+    look = Look.at(sample, asked, _registered(settings.registry, sample.records))
     chosen = _choose(look.options, None if as_json or "sequence" in asked.given else ask) or look.of_most()
     of_values, commands = list[Section](), list[str]()
     if chosen is not None:
-        of_values = config_text.of_values(look)
-        sections = config_text.sections(look, chosen, of_values)
+        of_values = texts.of_values(look)
+        sections = texts.sections(look, chosen, of_values)
         _parse(asked, sections)  # a config that cannot be read is written by nobody
-        _write(asked, config_text.text(sections))
+        _write(asked, texts.config_text(sections))
         commands = [command_line(name, asked.config) for name in ("check", "plan", "run")]
     if as_json:
         written = str(asked.config) if chosen else None
-        output.write_json({**answer.as_json(look, chosen, of_values), "config": written, "next": commands})
+        output.write_json({**texts.answer_json(look, chosen, of_values), "config": written, "next": commands})
     else:
-        output.write(answer.text(look, chosen, of_values, commands))
+        output.write(texts.answer(look, chosen, of_values, commands))
     return int(chosen is None)
 
 
@@ -163,21 +263,21 @@ def _complete(asked: Asked, ask: Ask | None) -> Asked:
     return replace(asked, brokers=brokers, topics=topics, root=root)
 
 
-def _pairs(option: str, given: Sequence[str], known: Sequence[str] = ()) -> dict[str, str]:
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     """The names and values of an option that may be repeated; an error for a secret in plain text."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
         name = name.strip()
-        if not (name and equals and value.strip()) or (known and name not in known):
+        if not (name and equals and value.strip()):
             raise UsageError(
                 f"{option} needs a name and a value.",
                 where=option,
                 observed=shortened(name, 60),
-                expected="NAME=VALUE" + (f", with one of {', '.join(known)}" if known else ""),
+                expected="NAME=VALUE",
                 next_step="See --help.",
             )
-        is_secret = name == "password" if known else smells_of_secret(name)  # the key of a registry is a file
+        is_secret = smells_of_secret(name) and name != "key"  # a registry's key is a file
         if (is_secret and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
             # Neither name nor value is repeated whole: others see the command line, and this message may be kept.
             shown = shortened(name, 60)
@@ -191,21 +291,17 @@ def _pairs(option: str, given: Sequence[str], known: Sequence[str] = ()) -> dict
     return found
 
 
-def _ask_registry(asked: Asked, records: Sequence[Sampled]) -> Registered:
-    """What the registry that is named says of the sample."""
-    value = Section({"value": {"format": "json", "schema": "value STRING", "registry": asked.registry_keys}})
+def _settings(asked: Asked) -> Settings:
+    """What the sample and the schemas are read by."""
+    value = {"format": "json", "schema": "value STRING", "registry": asked.registry_keys}
+    registry = [Section({"value": value})] if asked.registry_keys else []
+    return _parse(asked, [*texts.place(asked), Section({"sequence": {"offset": True}}), *registry])
+
+
+def _registered(registry: Registry | None, records: Sequence[Sampled]) -> Registered:
+    """What the registry says of the sample, if one is named."""
     try:
-        registry = _parse(asked, [*config_text.place(asked), _UNDECIDED, value]).registry
-        return registered.look(registry, records) if registry else Registered()
-    except ConfigMistakesError as error:
-        first = error.mistakes[0]
-        raise UsageError(
-            f"The registry cannot be used: {first.what}.",
-            where=f"--registry, or --registry-property: {first.key}",
-            observed=first.observed,
-            expected=first.expected,
-            next_step=first.next_step,
-        ) from None
+        return values.ask_registry(registry, records) if registry else Registered()
     except RegistryError as error:
         raise RegistryError(
             error.what, where=error.where, observed=error.observed, expected=error.expected, next_step=_NO_REGISTRY
@@ -237,7 +333,7 @@ def _extractor(role: str, text: str) -> Source:
 def _parse(asked: Asked, sections: Sequence[Section]) -> Settings:
     """Read a config; without the variables that would override it, so that its own text is in order."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    settings = configs.parse(config_text.text(sections), asked.config, environ=environ)
+    settings = configs.parse(texts.config_text(sections), asked.config, environ=environ)
     exit_codes.known_secrets.update(configs.known_secrets(settings))
     return settings
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jobs.first.objects import kinds, parts, payload
+from jobs.first.values import kinds, parts, payload
 from lakehouse.extract.on_driver import Object, Record
 from lakehouse.settings.payload_schema import parse
 from tests.support import strict_json

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bronze.kafka.sample import Sampled
-from jobs.first import candidates, registered
-from jobs.first.objects import Budget, Decoder
+from bronze.kafka.sample import Sample, Sampled
+from jobs.first import candidates, values
+from jobs.first.values import Budget, Decoder
 from lakehouse.errors import RegistryError
 from lakehouse.settings import avro_schema
 from lakehouse.settings.payload_schema import parse
@@ -35,13 +35,13 @@ def sample(*values: tuple[int, bytes], topic: str = "t") -> list[Sampled]:
     return [Sampled(topic, 0, offset, b"k", prefixed(*value), ()) for offset, value in enumerate(values)]
 
 
-def looked(schemas: dict[int, Any], records: list[Sampled]) -> registered.Registered:
+def looked(schemas: dict[int, Any], records: list[Sampled]) -> values.Registered:
     with answering(schemas) as url:
-        return registered.look(Registry(url=url), records)
+        return values.ask_registry(Registry(url=url), records)
 
 
-def labels(records: list[Sampled], found: registered.Registered) -> dict[str, str]:
-    return {each.label: each.kind for each in candidates.find(records, found).candidates}
+def labels(records: list[Sampled], found: values.Registered) -> dict[str, str]:
+    return {each.label: each.kind for each in candidates.find(Sample(records), found).candidates}
 
 
 OLD, NEW = record(seq="int", id="string", n="string"), record(amount=["null", "double"], seq="long", id="string", n="double")
@@ -55,7 +55,7 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     assert found.formats == {"t": "avro"}
     assert found.payloads["avro"].schema == "amount DOUBLE, seq BIGINT, id STRING"
     assert found.payloads["avro"].left_out == {"n": "of several types or spellings"}
-    [seq] = [each for each in candidates.find(records, found).candidates if each.label == "field:seq"]
+    [seq] = [each for each in candidates.find(Sample(records), found).candidates if each.label == "field:seq"]
     assert (seq.kind, seq.numbers) == ("whole numbers", [1, 2])
 
     found = looked({7: avro(record(a="string")), 8: avro(record(a="int"))}, sample((7, b"\x02a"), (8, b"\x02")))
@@ -79,12 +79,12 @@ def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere()
 
 def test_ids_of_eight_bytes_are_seen_and_counters_before_a_value_are_none() -> None:
     long = [Sampled("t", 0, n, None, bytes(8) + b"\x07" + b"\x02a", ()) for n in range(40)]
-    assert registered.with_long_ids(long) == ["t"]
-    assert registered.schema_ids(long) == {}
+    assert values.with_long_ids(long) == ["t"]
+    assert values.schema_ids(long) == {}
     counted = [Sampled("t", 0, n, None, n.to_bytes(8) + b"\x02a", ()) for n in range(40)]
-    assert registered.with_long_ids(counted) == []
-    assert registered.with_long_ids([*long, counted[39]._replace(value=b"{}")]) == []
-    assert registered.with_long_ids([Sampled("t", 0, 0, None, None, ()), *sample((7, b"\x02"))]) == []
+    assert values.with_long_ids(counted) == []
+    assert values.with_long_ids([*long, counted[39]._replace(value=b"{}")]) == []
+    assert values.with_long_ids([Sampled("t", 0, 0, None, None, ()), *sample((7, b"\x02"))]) == []
 
 
 def test_names_that_no_column_has_are_left_out_and_control_characters_are_escaped() -> None:
@@ -129,19 +129,19 @@ def test_ids_that_the_registry_does_not_have_are_told_and_the_others_looked_at()
     with pytest.raises(RegistryError, match="does not know the schema 7"):  # none of the schemas
         looked({}, sample((7, b"\x02")))
     with answering({7: avro(OLD)}, status=401) as url, pytest.raises(RegistryError, match="refuses"):
-        registered.look(Registry(url=url), sample((7, b"\x02")))
+        values.ask_registry(Registry(url=url), sample((7, b"\x02")))
 
 
 def test_values_of_no_registry_ask_none_and_a_few_among_many_are_mistakes() -> None:
     nobody = Registry(url="http://127.0.0.1:1")
-    found = registered.look(nobody, [Sampled("t", 0, 0, None, b"{}", ()), Sampled("t", 0, 1, None, None, ())])
+    found = values.ask_registry(nobody, [Sampled("t", 0, 0, None, b"{}", ()), Sampled("t", 0, 1, None, None, ())])
     said = "The registry was not asked: the values do not begin with a zero byte and the id of a schema."
     assert list(found.lines()) == [said]
 
     records = sample(*[(7, b"\x02")] * 40)
     for value in (b"v", (7).to_bytes(8), b"\0\0", b"", b"oops"):
         records[3] = records[3]._replace(value=value)
-        assert registered.schema_ids(records) == {}, value
+        assert values.schema_ids(records) == {}, value
     found = looked({7: avro(record(seq="long"))}, records)
     assert (found.formats, found.undecoded) == ({"t": "avro"}, 1)
 
