@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from jobs.first.values import Path
     from lakehouse.settings.payload_schema import Type
 
-MOST_NAMES = 200
-"""The headers, and the paths, that are looked at."""
+MOST_NAMES = 200  # headers, and as many paths
 _MOST_LEVELS = 4
 _LONGEST_NAME = 200
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -47,43 +46,28 @@ _KINDS = {
     TRUTH: re.compile(rb"true|false"),
 }
 _BINARY: dict[str, Encoding] = {"whole numbers in 4 bytes": "int32", "whole numbers in 8 bytes": "int64"}
-_LITTLE_ENDIAN = ", little-endian"
-"""The end of the kind of binary numbers that are no big-endian ones, as the config reads them."""
-_THERE = ("disagrees", "repeated", "not_a_whole_number")
-"""Problems of values that are present."""
-_SHARE_NUMBERS = 0.95
-"""The share of its values from which on a candidate holds numbers."""
+_LITTLE_ENDIAN = ", little-endian"  # the end of the kind of binary numbers that the config does not read
+_THERE = ("disagrees", "repeated", "not_a_whole_number")  # problems of values that are present
+_SHARE_NUMBERS = 0.95  # of its values: a candidate with more holds numbers
 _LONGEST_EXAMPLE = 30
 _FAR = 256
-_SHARE_OUT = 0.05
-"""The share of records that may be kept out of Silver under a sequence that fits."""
-_SHARE_WRONG = 0.01
-"""The share of records that may collide or be invalid under a sequence that fits."""
-_SHARE_KEYS = 0.95
-"""The share of records from which on a field whose value is in the record's key is a key."""
-_SHARE_NAMES = 0.2
-"""The share of its records above which different names are no producers."""
-_MOST_PRODUCER_NAMES = 1_000
-_MOST_SEQUENCES, _MOST_PRODUCERS, _MOST_EPOCHS = 12, 8, 4
-"""How many candidates are tried together. Each trial goes over the whole sample."""
+_SHARE_OUT = 0.05  # of records that Silver may keep out under a sequence that fits
+_SHARE_WRONG = 0.01  # of records that may collide or be invalid under a sequence that fits
+_SHARE_KEYS = 0.95  # of records whose key holds a field's value: with more the field is a key
+_MOST_SEQUENCES, _MOST_PRODUCERS, _MOST_EPOCHS = 12, 8, 4  # are tried together, each time over the whole sample
 _NAMES = {
     "sequence": ("seq", "lsn", "scn", "offset", "position", "counter", "version", "number", "id"),
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
 _FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
-_FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800
-"""2000 and 2100."""
-_UNITS = (1_000, 1_000_000, 1_000_000_000)
-"""Milli-, micro- and nanoseconds in a second. Seconds themselves are as likely counters."""
-_FEW = 20
-"""With fewer records a sample says little."""
+_FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
+_UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
+_FEW = 20  # with fewer records a sample says little
 _FEW_VALUES, _LONGEST_VALUE = 10, 100
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _READ: dict[str, Callable[[str], Any]] = {"BIGINT": int, "INT": int, "DOUBLE": float}
-
 ORDER = "fewest records kept out, no producer or epoch needed, a name like seq or lsn, headers before values, fewest gaps, name"
-"""How the first of several is found, in words."""
 _KEPT_OUT = {
     "late": "below an earlier one that never came before",
     "collisions": "with a number that another record has",  # and another key or value
@@ -96,10 +80,7 @@ _AGAIN = {"resent": "sent again", "unknown": "perhaps sent again: what lies befo
 class Steps:
     """How a sequence goes within the streams of a sample, in numbers of records; `_AGAIN` and `_KEPT_OUT` have the classes.
 
-    Attributes:
-        longest: The records of the longest stream.
-        gaps: Steps forward over numbers that are not in the sample.
-        is_constant: Whether the number never changes within a stream.
+    `longest` is the records of the longest stream, `gaps` counts steps forward over numbers that are not in the sample.
     """
 
     records: int = 0
@@ -130,11 +111,7 @@ class Steps:
         return self.longest > 1 and not self.is_constant and self.is_clean
 
     def describe(self) -> str:
-        """How it goes, in words.
-
-        >>> Steps(records=12, streams=1, longest=12, in_order=9, gaps=1, resent=3).describe()
-        'rises, with 1 gap; 3 records sent again'
-        """
+        """How it goes, in words."""
         gaps = f"with {self.gaps:,} gap{'s' if self.gaps > 1 else ''}" if self.gaps else "without a gap"
         return "; ".join([f"rises{' in part' if self.kept_out else ''}, {gaps}", *self.counted(_AGAIN | _KEPT_OUT)])
 
@@ -325,11 +302,7 @@ def _document(record: Record, form: Form) -> Any:
 
 
 def argument_of(path: Sequence[str]) -> str | None:
-    """A path as an extractor of the config names it; None if it cannot.
-
-    >>> argument_of(("m", "seq no")), argument_of(("it's",))
-    ("$.m['seq no']", None)
-    """
+    """A path as an extractor of the config names it; None if it cannot."""
     if any(_NO_STEP.search(step) or len(step) > _LONGEST_NAME for step in path):
         return None
     return "$" + "".join(f".{step}" if _PLAIN.fullmatch(step) else f"['{step}']" for step in path)
@@ -389,12 +362,7 @@ def _kind(raw: bytes) -> str:
 
 
 def _is_little_endian(found: Sequence[bytes]) -> bool:
-    """Whether binary numbers go by far smaller steps when their bytes are read backwards.
-
-    >>> counted = [[n.to_bytes(8, order) for n in (1, 2, 300)] for order in ("little", "big")]
-    >>> [_is_little_endian(each) for each in counted]
-    [True, False]
-    """
+    """Whether binary numbers go by far smaller steps when their bytes are read backwards."""
     numbers = ([int.from_bytes(each, order) for each in found] for order in ("little", "big"))
     little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in numbers)
     return little * _FAR < big
@@ -415,18 +383,46 @@ def judge(sample: Sample, found: Sequence[Candidate]) -> list[Candidate]:
     paths = (each.source.argument for each in found)
     # Objects that have an `op` are change events, such as Debezium's.
     envelopes = {path.removesuffix("op") for path in paths if path == "op" or path.endswith((".op", "$op"))}
-    judged = []
-    for each in found:
-        steps = walk(sample.records, each.numbers, tails=sample.tails)
-        no_key = _row_part(each, keys, envelopes) or _not_read(each)
-        whys = {
-            "sequence": no_key or _not_sequence(each, steps),
-            "producer": _not_producer(each),
-            "epoch": _not_read(each) or _not_epoch(sample, each),
-        }
-        why_not = {role: why for role, why in whys.items() if why}
-        judged.append(replace(each, steps=steps, is_able=no_key is None and not is_time(each.known), why_not=why_not))
-    return judged
+    return [_judged(sample, each, _row_part(each, keys, envelopes)) for each in found]
+
+
+def _judged(sample: Sample, each: Candidate, row_part: str | None) -> Candidate:
+    steps, unread = walk(sample.records, each.numbers, tails=sample.tails), _not_read(each)
+    total, without, different = len(each.names), each.names.count(None), len(each.different_names)
+    no_sequence = {
+        "no partition of the sample has two records with it, so nothing can be said of its order": steps.longest <= 1,
+        f"it never changes within a partition, such as {each.example}": steps.is_constant,
+        "it looks like a time, and two records of one moment would have one sequence": is_time(each.known),
+        f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}": not steps.is_clean,
+    }
+    no_producer = {
+        f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records": without > _SHARE_OUT * total,
+        f"{each.kind} name nobody": each.names_nobody,
+        "it is the same in all records, so it divides nothing": different == 1,
+        f"{different:,} different values in {total:,} records are too many": different > min(1_000, max(2, total / 5)),
+    }
+    no_epoch = {
+        "it never changes, so the sequence is not started anew by it": len(set(each.known)) == 1,
+        "it looks like a time": is_time(each.known, with_seconds=True),
+        "it changes too often": len(set(each.numbers)) > total / 5,
+        "it falls within a partition, and records of a lower epoch are kept out": _falls(sample, each.numbers),
+    }
+    whys = {
+        "sequence": row_part or unread or _first(no_sequence),
+        "producer": _first(no_producer),
+        "epoch": unread or _first(no_epoch),
+    }
+    is_able = row_part is None and unread is None and not is_time(each.known)
+    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in whys.items() if why})
+
+
+def _first(rules: Mapping[str, bool]) -> str | None:
+    return next((why for why, is_so in rules.items() if is_so), None)
+
+
+def _falls(sample: Sample, numbers: Sequence[int | None]) -> bool:
+    known = [(record[:2], number) for record, number in zip(sample.records, numbers, strict=True) if number is not None]
+    return any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(known))
 
 
 def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> str | None:
@@ -472,46 +468,8 @@ def _not_read(each: Candidate) -> str | None:
     return said if each.problems[worst] == total else f"{said} (in {each.problems[worst]:,} of {total:,} records)"
 
 
-def _not_sequence(each: Candidate, steps: Steps) -> str | None:
-    if steps.longest < 2:  # noqa: PLR2004 -- one record alone neither rises nor falls
-        return "no partition of the sample has two records with it, so nothing can be said of its order"
-    if steps.is_constant:
-        return f"it never changes within a partition, such as {each.example}"
-    if is_time(each.known):
-        return "it looks like a time, and two records of one moment would have one sequence"
-    return None if steps.is_clean else f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}"
-
-
-def _not_producer(each: Candidate) -> str | None:
-    total, without, different = len(each.names), each.names.count(None), len(each.different_names)
-    if without > _SHARE_OUT * total:
-        return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
-    if each.names_nobody:
-        return f"{each.kind} name nobody"
-    if different == 1:
-        return "it is the same in all records, so it divides nothing"
-    is_few = different <= min(_MOST_PRODUCER_NAMES, max(2, _SHARE_NAMES * total))
-    return None if is_few else f"{different:,} different values in {total:,} records are too many"
-
-
-def _not_epoch(sample: Sample, each: Candidate) -> str | None:
-    if len(set(each.known)) == 1:
-        return "it never changes, so the sequence is not started anew by it"
-    if is_time(each.known, with_seconds=True):
-        return "it looks like a time"
-    if len(set(each.numbers)) > _SHARE_NAMES * len(each.numbers):
-        return "it changes too often"
-    if walk(sample.records, [0] * len(sample.records), epochs=each.numbers).fenced:
-        return "it falls within a partition, and records of a lower epoch are kept out"
-    return None
-
-
 def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:
-    """Whether numbers look like times of this century in milli-, micro- or nanoseconds, or in seconds too.
-
-    >>> is_time([1_795_254_019_000, 1_795_254_019_007]), is_time([1_795_254_019, 1_795_254_020])
-    (True, False)
-    """
+    """Whether numbers look like times of this century in milli-, micro- or nanoseconds, or in seconds too."""
     units = (1, *_UNITS) if with_seconds else _UNITS
     is_within = (_FIRST_SECOND * unit <= min(numbers) <= max(numbers) < _LAST_SECOND * unit for unit in units if numbers)
     return any(is_within)
@@ -554,10 +512,11 @@ class Option:
         """The option in the command line's words."""
         return " with ".join(label if role == "sequence" else f"{role} {label}" for role, label in self.labels.items())
 
-    def warning(self) -> str:
-        """What to say where the sample is too small to say much, else nothing."""
-        records = self.steps.records
-        return f"Only {records:,} records say so: look again when there are more." if records < _FEW else ""
+    def describe(self) -> str:
+        """How it goes, in words."""
+        invalid = f"; {self.unread:,} invalid" if self.unread else ""
+        few = f"; only {self.steps.records:,} records say so" if self.steps.records < _FEW else ""
+        return f"{self.steps.describe()}{invalid}{few}"
 
     def named(self) -> list[bool]:
         """Whether producer and epoch, where they are needed, have the names of such."""

@@ -45,13 +45,10 @@ if TYPE_CHECKING:
     from jobs.first.candidates import Candidate
     from lakehouse.settings.pipeline import Settings
 
-_FEWEST = 10
-"""With fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`."""
+_FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20
-_MOST_IDS = 256
-"""Of schemas that are asked for; a load may have no more."""
-_UNREAD = "topics"
-"""The finding where librdkafka cannot read a sample."""
+_MOST_IDS = 256  # of schemas that are asked for; a load may have no more
+_UNREAD = "topics"  # the finding where librdkafka cannot read a sample
 _NEEDED = {
     "bronze": "topics that can be read from Bronze's last offsets on",
     "silver": "tables that belong together, made by these rules, and records that wait which a load may take",
@@ -186,10 +183,9 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
     tried = candidates.Option.of(found, read)
-    observed = f"{tried.steps.describe()}; {tried.unread:,} invalid" if tried.unread else tried.steps.describe()
     expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
     next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that starts anew an `epoch`."
-    return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, observed, expected), next_step)
+    return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, tried.describe(), expected), next_step)
 
 
 def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding:

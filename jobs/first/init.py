@@ -39,15 +39,54 @@ if TYPE_CHECKING:
     Ask = Callable[[str, str | None], str]
 
 _MOST_SHOWN = 30
+_MOST_OFFERED = 9
+_ROOT = "./lakehouse"
+_NO_REGISTRY = (
+    "Start it, or correct --registry. With a login: --registry-property 'username=${env:REGISTRY_USER}' "
+    "--registry-property 'password=${env:REGISTRY_PASSWORD}'. Without --registry, init says what the rest of the records has."
+)
+_PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command line. On a terminal, `init` prompts for missing brokers, topics, root and registry.
+
+    `roles` has what was named as `sequence`, `producer` and `epoch`; properties are `NAME=VALUE`.
+    """
+
+    brokers: str
+    topics: Sequence[str]
+    root: str
+    config: Path
+    is_forced: bool
+    records: int
+    given_properties: Sequence[str]
+    roles: Mapping[str, str | None]
+    registry: str = ""
+    registry_properties: Sequence[str] = ()
+
+    @property
+    def given(self) -> dict[str, Source]:
+        """What was named, by role."""
+        return {role: _extractor(role, text) for role, text in self.roles.items() if text}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The Kafka client properties; secrets among them are references."""
+        return _pairs("--property", self.given_properties)
+
+    @property
+    def registry_keys(self) -> dict[str, str]:
+        """The registry as `value.registry` of the config has it; empty if none is named."""
+        keys = _pairs("--registry-property", self.registry_properties)
+        return {**keys, "url": self.registry} if self.registry else keys
 
 
 @dataclass(frozen=True)
 class Topic:
-    """What was found in one topic, or in several topics together. `name` is the first of them.
-
-    Attributes:
-        options: What fits as the sequence, with what was named on the command line; the best first.
-    """
+    """What was found in one topic, or in several topics together, the first of them `name`; what fits, the best first."""
 
     name: str
     sample: Sample
@@ -56,11 +95,7 @@ class Topic:
 
     @classmethod
     def of(cls, sample: Sample, names: Sequence[str], given: Mapping[str, Source], registered: Registered) -> Topic:
-        """Look at the records of topics.
-
-        Raises:
-            UsageError: Something is named on the command line that none of them has.
-        """
+        """Look at the records of topics; an error if something is named on the command line that none of them has."""
         part = replace(sample, records=[each for each in sample.records if each.topic in names])
         found = candidates.find(part, registered)
         named = {role: _named(part, source, role, found, registered) for role, source in given.items()}
@@ -102,8 +137,6 @@ class Look:
     """What was found in a sample.
 
     Attributes:
-        asked: Where it comes from, and what the command line names.
-        registered: What the registry says.
         topics: Each topic that has records; the first of the config's where none has.
         overall: All of them together.
         options: What fits all topics as the sequence, the best first.
@@ -117,11 +150,7 @@ class Look:
 
     @classmethod
     def at(cls, sample: Sample, asked: Asked, registered: Registered) -> Look:
-        """Look at a sample.
-
-        Raises:
-            UsageError: Something is named on the command line that a topic does not have.
-        """
+        """Look at a sample; an error if something is named on the command line that a topic does not have."""
         names = [*dict.fromkeys(each.topic for each in sample.records)] or asked.topics[:1]
         topics = [Topic.of(sample, [name], asked.given, registered) for name in names]
         overall = topics[0] if len(topics) == 1 else Topic.of(sample, names, asked.given, registered)
@@ -144,57 +173,6 @@ class Look:
         """What single topics have instead of what was chosen."""
         is_common = chosen in self.options
         return {} if is_common else {each.name: each.options[0] for each in self.topics if each.labels[0] != chosen.label}
-
-
-_MOST_OFFERED = 9
-_ROOT = "./lakehouse"
-_NO_REGISTRY = (
-    "Start it, or correct --registry. With a login: --registry-property 'username=${env:REGISTRY_USER}' "
-    "--registry-property 'password=${env:REGISTRY_PASSWORD}'. Without --registry, init says what the rest of the records has."
-)
-_PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The options of the command line. On a terminal, `init` prompts for missing brokers, topics, root and registry.
-
-    Attributes:
-        is_forced: Whether a file that is there is replaced.
-        records: How many records are read.
-        given_properties: Kafka client properties as `NAME=VALUE`.
-        roles: What was named as `sequence`, `producer` and `epoch`, as `header:seq`; None for what is to be found.
-        registry: The URL of the schema registry.
-        registry_properties: Keys of `value.registry` as `NAME=VALUE`.
-    """
-
-    brokers: str
-    topics: Sequence[str]
-    root: str
-    config: Path
-    is_forced: bool
-    records: int
-    given_properties: Sequence[str]
-    roles: Mapping[str, str | None]
-    registry: str = ""
-    registry_properties: Sequence[str] = ()
-
-    @property
-    def given(self) -> dict[str, Source]:
-        """What was named, by role."""
-        return {role: _extractor(role, text) for role, text in self.roles.items() if text}
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The Kafka client properties; secrets among them are references."""
-        return _pairs("--property", self.given_properties)
-
-    @property
-    def registry_keys(self) -> dict[str, str]:
-        """The registry as `value.registry` of the config has it; empty if none is named."""
-        keys = _pairs("--registry-property", self.registry_properties)
-        return {**keys, "url": self.registry} if self.registry else keys
 
 
 def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
@@ -224,7 +202,9 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
         of_values = texts.of_values(look)
         sections = texts.sections(look, chosen, of_values)
         _parse(asked, sections)  # a config that cannot be read is written by nobody
-        _write(asked, texts.config_text(sections))
+        _require_free(asked.config, is_forced=asked.is_forced)  # nobody has made it meanwhile
+        with whole(asked.config) as unfinished:
+            unfinished.write_text(texts.config_text(sections), encoding="utf-8")
         commands = [command_line(name, asked.config) for name in ("check", "plan", "run")]
     if as_json:
         written = str(asked.config) if chosen else None
@@ -343,23 +323,10 @@ def _choose(options: Sequence[Option], ask: Ask | None) -> Option | None:
     if ask is None or len(options) < 2:  # noqa: PLR2004 -- one needs no choice
         return options[0] if options else None
     shown = options[:_MOST_OFFERED]
-    lines = [f"  {number}  {printable(each.label)}: {each.steps.describe()}" for number, each in enumerate(shown, start=1)]
+    lines = [f"  {number}  {printable(each.label)}: {each.describe()}" for number, each in enumerate(shown, start=1)]
     sys.stderr.write("\nSeveral fit as the sequence:\n" + "\n".join(lines) + "\n")
     while True:
         answered = ask(f"Which one, 1 to {len(shown)}", "1").strip()
         if answered.isdecimal() and 1 <= int(answered) <= len(shown):
             return shown[int(answered) - 1]
         sys.stderr.write(f"A number from 1 to {len(shown)}.\n")
-
-
-def _write(asked: Asked, text: str) -> None:
-    if asked.is_forced:
-        with whole(asked.config) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
-        return
-    try:
-        with asked.config.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError("The file cannot be written.", where=str(asked.config), observed=why) from error

@@ -33,8 +33,7 @@ _LONGEST_PIPELINE = 100
 _MOST_IDS, _MOST_OTHERS, _MOST_EXPECTATIONS = 5, 5, 20
 _SHARE_NO_JSON = 0.05
 _BLOCKS = ("kafka", "properties", "value", "registry", "gate")
-_REFERENCES = ("bootstrap_servers", "properties", "registry")
-"""What may hold references."""
+_REFERENCES = ("bootstrap_servers", "properties", "registry")  # what may hold references
 OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
 _NEEDED = {
     "producer": "Without it the sequence does not rise within a partition.",
@@ -167,9 +166,7 @@ def _why(look: Look, chosen: Option, role: str) -> Iterator[str]:
     if role != "sequence":
         return
     if look.records and "custom" not in [other.source.form for other in chosen.by_role.values()]:
-        yield f"Within the streams of the sample it {chosen.steps.describe()}. {chosen.warning()}".strip()
-        if chosen.unread:
-            yield f"{chosen.unread:,} records lack it: they would be invalid, and wait in quarantine."
+        yield f"Within the streams of the sample it {chosen.describe()}."
     if others := [each.label for each in look.options if each is not chosen]:
         yield f"Fits too: {', '.join(others[:_MOST_OTHERS])}. First are: {candidates.ORDER}."
     if chosen.form == "offset":
@@ -280,11 +277,10 @@ def _choice(look: Look, chosen: Option) -> Iterator[str]:
     how = "as was asked" if "sequence" in look.asked.given else hows[min(len(look.options), 2)]
     producer, epoch = labels.get("producer", "none"), labels.get("epoch", "none")
     said = f"The sequence is {labels['sequence']}: {how}. Producer: {producer}. Epoch: {epoch}."
-    said += f" It {chosen.steps.describe()}." if look.records else ""
-    said += f" It does not guard against resends: {OFFSET}." if chosen.form == "offset" else ""
-    yield from _wrapped(f"{said} {chosen.warning()}" if look.records else said)
+    said += f" It {chosen.describe()}." if look.records else ""
+    yield from _wrapped(f"{said} It does not guard against resends: {OFFSET}." if chosen.form == "offset" else said)
     for topic, each in islice(look.own(chosen).items(), _MOST_OWN):
-        yield from _wrapped(f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.steps.describe()}.")
+        yield from _wrapped(f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}.")
 
 
 def _nothing_fits(look: Look, notes: Sequence[str]) -> Iterator[str]:
@@ -358,11 +354,7 @@ def _on_values(look: Look) -> Iterator[str]:
 
 
 def _json_fault(value: bytes) -> str | None:
-    r"""Why a value that looks like JSON is no object; None if it is one, looks like something else, or is too long.
-
-    >>> _json_fault(b"\xef\xbb\xbf{}"), _json_fault(b"[1]"), _json_fault(b"{}"), _json_fault(b"ok")
-    ('it begins with a byte order mark', 'a list', None, None)
-    """
+    """Why a value that looks like JSON is no object; None if it is one, looks like something else, or is too long."""
     looks_so = value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[", b'"')
     return one_record.instead_of_object(Record(value)) if looks_so and len(value) <= MOST_BYTES else None
 

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from lakehouse.settings.avro_schema import Writer
     from lakehouse.settings.registry import Registry
 
-MOST_BYTES = 1024 * 1024
-"""The longest value that is looked at."""
-_MOST_STEPS = 1_000_000_000
-"""The steps of decoding all Avro values of a sample, half a minute: a few bytes can stand for millions of steps."""
+MOST_BYTES = 1024 * 1024  # of a value that is looked at
+_MOST_STEPS = 1_000_000_000  # in all Avro values of a sample, half a minute: a few bytes can stand for millions of steps
 _UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
 """What fastavro raises on bytes that do not fit their schema."""
 _LOGICAL = ("logicalType", "precision", "scale")
@@ -46,8 +44,15 @@ _OBJECT, _LIST, _NULL = "objects", "lists", "null"
 _LONG, _INFINITE, _REPEATED = "whole numbers beyond BIGINT", "numbers beyond DOUBLE", "a key that an object has twice"
 SCALARS = (TEXT, TRUTH, WHOLE, FRACTION, _NULL, _LONG, _INFINITE)
 
-Path = tuple[str | None, ...]
-"""The keys that lead to a part of a document; None for an element of a list."""
+Path = tuple[str | None, ...]  # the keys that lead to a part of a document; None for an element of a list
+Format = Literal["avro", "json"]
+_FORMATS: dict[str, Format] = {"AVRO": "avro", "JSON": "json"}
+_FORMS: dict[str | None, Form] = {"avro": "field", "json": "prefixed_json"}
+_WHY_NOT = {"PROTOBUF": "fields of Protobuf values are not looked at"}
+_MOST_UNASKED = 20  # ids of values that look as a registry's do, where nobody has named one
+_MOST_IDS, _MOST_ASKED = 256, 100  # ids of a load, and schemas that init fetches
+_LONGEST_KIND = 40
+_SHARE = 0.95  # of a topic's values: if more have ids, the others are a producer's mistakes
 
 
 @dataclass
@@ -66,10 +71,7 @@ class Budget:
 class Decoder:
     """Decodes Avro values of one schema, to look at them: loads are decoded by Spark.
 
-    Attributes:
-        fields: The fields that a payload can have of such values.
-        left_out: What cannot be a field, by its path, with the reason.
-        steps_per_byte: The maximum number of steps that a byte can stand for.
+    `fields` are those that a payload can have of such values; `left_out` is what cannot be a field, with the reason.
 
     Raises:
         AvroSchemaError: The values are no records, or nothing can be decoded.
@@ -201,12 +203,6 @@ def payload(found: Mapping[Path, Mapping[str, int]]) -> Payload:
     """The fields into which all values decode without loss, by the kinds of their parts.
 
     Text with other scalars is STRING only where Spark keeps them as they are written, which it does not do with fractions.
-
-    >>> from lakehouse.extract.on_driver import Record
-    >>> texts = b'{"a": 1, "b": "x", "c": [{"d": 1.5}]}', b'{"a": null, "b": 7, "e": {}}'
-    >>> found = payload(kinds(Record(each).json for each in texts))
-    >>> found.schema, found.left_out
-    ('a BIGINT, b STRING, c ARRAY<STRUCT<`d`: DOUBLE>>', {'e': 'objects without fields'})
     """
     left_out = {_named(path): f"beyond {_MOST_FIELDS:,} fields" for path in islice(found, _MOST_FIELDS + 1, None)}
     below: defaultdict[Path, list[Path]] = defaultdict(list)
@@ -241,19 +237,6 @@ def _named(path: Path) -> str:
     return ".".join("[]" if step is None else step for step in path)
 
 
-Format = Literal["avro", "json"]
-_FORMATS: dict[str, Format] = {"AVRO": "avro", "JSON": "json"}
-_FORMS: dict[str | None, Form] = {"avro": "field", "json": "prefixed_json"}
-_WHY_NOT = {"PROTOBUF": "fields of Protobuf values are not looked at"}
-_MOST_UNASKED = 20
-"""The ids of values that look as a registry's do, where nobody has named one."""
-_MOST_IDS, _MOST_ASKED = 256, 100
-"""The ids of a load, and how many schemas `init` fetches."""
-_LONGEST_KIND = 40
-_SHARE = 0.95
-"""The share of a topic's values from which on its values are those of a registry: others are a producer's mistakes."""
-
-
 def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UNASKED) -> dict[str, list[int]]:
     """The ids that the values of a topic begin with, for each topic whose values look as a schema registry's do.
 
@@ -279,13 +262,7 @@ def with_long_ids(sample: Sequence[Sampled]) -> list[str]:
 
 
 class Schema(NamedTuple):
-    """A schema of the registry.
-
-    Attributes:
-        kind: AVRO, JSON, PROTOBUF or another word of the registry's.
-        why: Why no field is looked at by it; None if they are.
-        decoder: For Avro.
-    """
+    """A schema of the registry, with its decoder for Avro. `why` says why no field is looked at by it; None if they are."""
 
     kind: str
     why: str | None = None

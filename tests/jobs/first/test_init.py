@@ -117,7 +117,7 @@ def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Fill
     for _ in range(2):  # the second start continues after the numbers of the first, which no run has read yet
         exec(compile("\n".join(line[4:] for line in program.splitlines()), "shown", "exec"), {})  # noqa: S102 -- our own text
     assert begin(empty)[0] == 0
-    assert "# Within the streams of the sample it rises, without a gap." in Path("tidemark.yml").read_text()
+    assert "# Within the streams of the sample it rises, without a gap; only 4 records say so." in Path("tidemark.yml").read_text()
     Path("tidemark.yml").unlink()
 
     code, out, _ = begin(name, "--sequence", "offset", "--force")
