@@ -277,7 +277,7 @@ def _choice(look: Look, chosen: Option) -> Iterator[str]:
     how = "as was asked" if "sequence" in look.asked.given else hows[min(len(look.options), 2)]
     producer, epoch = labels.get("producer", "none"), labels.get("epoch", "none")
     said = f"The sequence is {labels['sequence']}: {how}. Producer: {producer}. Epoch: {epoch}."
-    said += f" It {chosen.describe()}." if look.records else ""
+    said += f" It {chosen.describe()}." if chosen.steps.records else ""
     yield from _wrapped(f"{said} It does not guard against resends: {OFFSET}." if chosen.form == "offset" else said)
     for topic, each in islice(look.own(chosen).items(), _MOST_OWN):
         yield from _wrapped(f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}.")
