@@ -402,7 +402,7 @@ def _judged(sample: Sample, each: Candidate, row_part: str | None) -> Candidate:
         f"{different:,} different values in {total:,} records are too many": different > min(1_000, max(2, total / 5)),
     }
     no_epoch = {
-        "it never changes, so the sequence is not started anew by it": len(set(each.known)) == 1,
+        "it never changes, so no sequence restarts with it": len(set(each.known)) == 1,
         "it looks like a time": is_time(each.known, with_seconds=True),
         "it changes too often": len(set(each.numbers)) > total / 5,
         "it falls within a partition, and records of a lower epoch are kept out": _falls(sample, each.numbers),

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20
-_MOST_IDS = 256  # of schemas that are asked for; a load may have no more
+_MOST_IDS = 256  # schemas that are fetched; a load may have no more
 _UNREAD = "topics"  # the finding where librdkafka cannot read a sample
 _NEEDED = {
     "bronze": "topics that can be read from Bronze's last offsets on",
@@ -184,7 +184,7 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
     tried = candidates.Option.of(found, read)
     expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
-    next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that starts anew an `epoch`."
+    next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that restarts an `epoch`."
     return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, tried.describe(), expected), next_step)
 
 

@@ -231,7 +231,7 @@ def _complete(asked: Asked, ask: Ask | None) -> Asked:
 
     def prompt(option: str, question: str, default: str | None) -> str:
         if ask is None:
-            next_step = f"Add {option}; on a terminal it is asked for."
+            next_step = f"Add {option}; on a terminal init prompts for it."
             raise UsageError(f"{option} is missing.", where="init", next_step=next_step)
         return ask(question, default)
 

@@ -37,7 +37,7 @@ _REFERENCES = ("bootstrap_servers", "properties", "registry")  # what may hold r
 OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
 _NEEDED = {
     "producer": "Without it the sequence does not rise within a partition.",
-    "epoch": "Where it rises, the sequence starts anew.",
+    "epoch": "Where it rises, the sequence restarts.",
 }
 _MOST_LINES, _WIDTH, _WIDEST_NAME = 40, 100, 30
 _MOST_WHYS, _MOST_NAMED, _MOST_OWN, _MOST_UNNAMED = 12, 5, 10, 30

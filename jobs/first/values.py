@@ -286,7 +286,7 @@ class Registered:
     Attributes:
         ids: The ids of each topic whose values are of the registry.
         schemas: The schemas that the registry has.
-        refused: The ids of which it gave no schema, with what it said.
+        refused: The ids without a schema there, with what it said.
         formats: The format of each topic whose fields are looked at.
         payloads: The fields, by format; perhaps none.
         documents: The decoded value of each record of those topics, by topic, partition and offset; None if it is none.
@@ -389,7 +389,7 @@ def _decoded(
         for record in sample
         if record.value is not None and record.topic in formats
     }
-    newest = sorted({number for topic in formats for number in ids[topic]}, reverse=True)
+    newest = sorted({number for topic, each in formats.items() if each == "avro" for number in ids[topic]}, reverse=True)
     decoders = [each.decoder for number in newest if (each := readable.get(number)) and each.decoder]
     payloads: dict[Format, Payload] = {}
     for written in dict.fromkeys(formats.values()):
