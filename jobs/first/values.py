@@ -7,7 +7,7 @@ import json
 import math
 import struct
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -366,21 +366,16 @@ def ask_registry(settings: Registry, sample: Sequence[Sampled]) -> Registered:
             refused[number] = error
     if not schemas:
         raise next(iter(refused.values()))
-    return _decoded(ids, schemas, refused, sample)
+    return _decoded(Registered(ids, schemas, refused), sample)
 
 
-def _decoded(
-    ids: Mapping[str, Sequence[int]],
-    schemas: Mapping[int, Schema],
-    refused: Mapping[int, RegistryError],
-    sample: Sequence[Sampled],
-) -> Registered:
+def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
     """Find each topic's format and fields, and decode its values."""
-    readable = {number: each for number, each in schemas.items() if each.why is None}
-    counted: dict[str, Counter[Format]] = {topic: Counter() for topic in ids}
+    readable = {number: each for number, each in found.schemas.items() if each.why is None}
+    counted: dict[str, Counter[Format]] = {topic: Counter() for topic in found.ids}
     for record in sample:
         number = schema_id(record.value or b"")
-        if record.topic in ids and number in readable:
+        if record.topic in found.ids and number in readable:
             counted[record.topic][_FORMATS[readable[number].kind]] += 1
     formats = {topic: each.most_common(1)[0][0] for topic, each in counted.items() if each}
     budget = Budget()
@@ -389,17 +384,17 @@ def _decoded(
         for record in sample
         if record.value is not None and record.topic in formats
     }
-    newest = sorted({number for topic, each in formats.items() if each == "avro" for number in ids[topic]}, reverse=True)
+    newest = sorted({number for topic, each in formats.items() if each == "avro" for number in found.ids[topic]}, reverse=True)
     decoders = [each.decoder for number in newest if (each := readable.get(number)) and each.decoder]
     payloads: dict[Format, Payload] = {}
     for written in dict.fromkeys(formats.values()):
         # A JSON Schema is not followed: the fields and their types are those of the sample.
         of_sample = (each for place, each in documents.items() if formats[place[0]] == written)
-        found = _common(decoders) if written == "avro" else payload(kinds(of_sample))
-        payloads[written] = _without(found, [*payloads.values()])
+        fields = _common(decoders) if written == "avro" else payload(kinds(of_sample))
+        payloads[written] = _without(fields, [*payloads.values()])
     formats = {topic: each for topic, each in formats.items() if payloads[each].schema}
     documents = {place: each for place, each in documents.items() if place[0] in formats}
-    return Registered(ids, schemas, refused, formats, payloads, documents)
+    return replace(found, formats=formats, payloads=payloads, documents=documents)
 
 
 def _document(value: bytes, written: Format, schemas: Mapping[int, Schema], budget: Budget) -> Object | None:
