@@ -61,8 +61,8 @@ def init(
         return answer
 
     roles = {"sequence": sequence, "producer": producer, "epoch": epoch}
-    schema_registry = (registry, registry_properties or [])
-    asked = Asked(brokers, topic or [], root, config, force, sample, properties or [], roles, *schema_registry)
+    registry_options = (registry or "", registry_properties or [])
+    asked = Asked(brokers or "", topic or [], root or "", config, force, sample, properties or [], roles, *registry_options)
     return look(asked, ask=ask if sys.stdin.isatty() and not as_json else None, as_json=as_json)
 
 

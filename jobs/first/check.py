@@ -11,12 +11,12 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
-from jobs.first import candidates, findings
-from jobs.first.objects import Decoder, Steps
+from jobs.first import candidates
+from jobs.first.values import Budget, Decoder, Registered
 from jobs.process.context import job_of, load_settings
 from jobs.process.exit_codes import scrub_text
 from lakehouse.config.mistakes import ConfigMistakesError
@@ -38,20 +38,17 @@ from lakehouse.table import Lakehouse
 from silver.extract import one_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from bronze.kafka.sample import Sample, Sampled
     from jobs.first.candidates import Candidate
     from lakehouse.settings.pipeline import Settings
 
-_FEWEST = 10
-"""With fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`."""
+_FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20
-_MOST_IDS = 256
-"""Of schemas that are asked for; a load may have no more."""
-_UNREAD = "topics"
-"""The finding where librdkafka cannot read a sample."""
+_MOST_IDS = 256  # schemas that are fetched; a load may have no more
+_UNREAD = "topics"  # the finding where librdkafka cannot read a sample
 _NEEDED = {
     "bronze": "topics that can be read from Bronze's last offsets on",
     "silver": "tables that belong together, made by these rules, and records that wait which a load may take",
@@ -77,35 +74,28 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
     tables = list(_of_tables(settings, lakehouse, is_sampled=all(each.name != _UNREAD for each in kafka)))
     if any(each.name == "bronze" and each.ok for each in tables):  # Spark's client can what librdkafka cannot
         kafka = [replace(each, ok=True, next_step="") if each.name == _UNREAD else each for each in kafka]
-    return [_ok("config", read, "a config in order"), *machine, *kafka, *tables]
+    return [_finding("config", (True, read, "a config in order")), *machine, *kafka, *tables]
 
 
-def _ok(name: str, observed: str, expected: str) -> Finding:
-    return Finding(name, ok=True, observed=observed, expected=expected, next_step="")
+def _finding(name: str, verdict: tuple[bool, str, str], next_step: str = "") -> Finding:
+    ok, observed, expected = verdict
+    return Finding(name, ok=ok, observed=observed, expected=expected, next_step="" if ok else next_step)
 
 
-def _no(name: str, observed: str, expected: str, next_step: str) -> Finding:
-    return Finding(name, ok=False, observed=observed, expected=expected, next_step=next_step)
-
-
-def _of_error(name: str, error: TidemarkError, expected: str) -> Finding:
-    return _no(name, _told(error), str(error.expected or expected), error.next_step or "")
-
-
-def _told(error: TidemarkError) -> str:
-    """What an error says, in one line."""
-    told = " ".join(str(part) for part in (error.what, error.where and f"{error.where}:", error.observed) if part)
-    return scrub_text(" ".join(told.split())).removesuffix(":")
+def _of_error(name: str, error: TidemarkError, expected: str, before: str = "") -> Finding:
+    parts = (before, error.what, error.where and f"{error.where}:", error.observed)
+    said = " ".join(" ".join(str(part) for part in parts if part).split())
+    observed = scrub_text(said).removesuffix(":")
+    return _finding(name, (False, observed, str(error.expected or expected)), error.next_step or "")
 
 
 def _mistakes(error: ConfigError, config: Path) -> list[Finding]:
     if not isinstance(error, ConfigMistakesError):
         return [_of_error("config", error, f"{config} in order")]
     return [
-        _no(
+        _finding(
             f"config {each.key or config}",
-            f"{each.place}: {each.what} {each.observed or ''}".strip(),
-            each.expected,
+            (False, f"{each.place}: {each.what} {each.observed or ''}".strip(), each.expected),
             each.next_step,
         )
         for each in error.mistakes
@@ -113,154 +103,77 @@ def _mistakes(error: ConfigError, config: Path) -> list[Finding]:
 
 
 def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
-    kafka = settings.kafka
-    servers = str(kafka.bootstrap_servers)
+    kafka, found = settings.kafka, None
     try:
-        require_reachable(servers)
-        yield _ok("brokers", f"{servers} answers", "an open port")
+        require_reachable(str(kafka.bootstrap_servers))
+        yield _finding("brokers", (True, f"{kafka.bootstrap_servers!s} answers", "an open port"))
+        found = sample.read(kafka, most)
     except SourceError as error:
         yield _of_error("brokers", error, "an open port")
-        yield from _of_registry(settings, ())
-        return
-    try:
-        found = sample.read(kafka, most)
     except metadata.LookError as error:
         expected = "topics that this login may describe and read, with properties that librdkafka has"
-        yield _no(_UNREAD, f"no sample: {error}", expected, "Check the topics' rights, and kafka.properties.")
-        yield from _of_registry(settings, ())
-        return
-    for topic in kafka.topics:
+        next_step = "Check the topics' rights, and kafka.properties."
+        yield _finding(_UNREAD, (False, f"no sample: {error}", expected), next_step)
+    if found is not None:
+        yield from _of_topics(settings, found)
+    yield from _of_registry(settings, found.records if found else ())
+
+
+def _of_topics(settings: Settings, found: Sample) -> Iterator[Finding]:
+    """Whether the topics are there, their records have what the config names, and how many would be kept out."""
+    expected = "a topic that this login may describe and read"
+    for topic in settings.kafka.topics:
         if topic in found.missing_topics:
-            yield _of_error(f"topic {topic}", sample.no_topic(kafka, [topic]), "a topic that this login may describe and read")
+            yield _of_error(f"topic {topic}", sample.no_topic(settings.kafka, [topic]), expected)
             continue
         spans = [span for (name, _), span in found.partitions.items() if name == topic]
         held = sum(end - first for first, end in spans)
         records = sum(record.topic == topic for record in found.records)
-        expected = "a topic that this login may describe and read"
-        yield _ok(f"topic {topic}", f"{len(spans):,} partitions, {held:,} offsets; {records:,} records read", expected)
-    if not found.records:
-        yield _ok("records", "none yet, so nothing is said of them", "records with a sequence")
-    else:
-        yield from _of_records(settings, found)
-    yield from _of_registry(settings, found.records)
-
-
-def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Finding]:
-    """Whether the schema registry answers, lets this login in, and knows what the sample was written with."""
-    if settings.registry is None:
-        return
-    name, expected = "registry", "a registry that answers, and knows the schemas that records were written with"
-    values = {topic: settings.of_topic(topic).value for topic in settings.kafka.topics}
-    behind = {topic: value for topic, value in values.items() if value is not None and value.registry is not None}
-    is_needed, url = any(value.format != "json" for value in behind.values()), settings.registry.url
-    met = _ids([each for each in records if each.topic in behind], behind)
-    asked = SchemaRegistry(settings.registry)
-    try:
-        asked.require_answer()
-        places = {each.number: place for each, place in sorted(met.items(), reverse=True)}
-        schemas = {number: asked.schema(number, met_at=place) for number, place in sorted(places.items())[:_MOST_IDS]}
-    except (RegistryError, ToolError) as error:
-        needed = _of_error(name, error, expected)
-        yield needed if is_needed else _ok(name, f"{needed.observed}. JSON is read without it", expected)
-        return
-    listed = ", ".join(map(str, sorted(schemas)[:_SHOWN])) + (", ..." if len(schemas) > _SHOWN else "")
-    observed = f"{url}: answers; " + (
-        f"knows what the sample was written with: {listed}" if schemas else "the sample names no id"
-    )
-    odd = [
-        f"{each.number}, which {place} has: {why}"
-        for each, place in sorted(met.items())
-        if each.number in schemas and (why := _misfit(behind[each.topic], schemas[each.number], each.message_path))
-    ]
-    if odd:
-        next_step = "Correct value.schema, or have the producer write what it says: as it is, such values are undecodable."
-        yield _no(name, f"{observed}. These do not fit value.schema: {'; '.join(odd[:_SHOWN])}", expected, next_step)
-        return
-    yield _ok(name, observed, expected)
-
-
-def _misfit(value: ValueFormat, schema: tuple[str, str], message_path: str) -> str | None:
-    """Why no value of a schema can be decoded into the payload's fields; None if it can, or if no schema is needed for it."""
-    kind, text = schema
-    if value.format == "json":
-        return None
-    wanted, text = payload_schema.of(value.schema_), text if kind == value.format.upper() else ""
-    if value.format == "avro":
-        return avro_schema.misfit(text, wanted)
-    return protobuf_schema.misfit_at(text, message_path, wanted)
-
-
-class _Met(NamedTuple):
-    """A schema that values of a topic were written with, and for Protobuf the message of its file."""
-
-    number: int
-    topic: str
-    message_path: str
-
-
-def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[_Met, str]:
-    """The ids before the values of each topic, without those that the config calls undecodable, each with a record's place."""
-    met: dict[_Met, str] = {}
-    for each in records:
-        value, registry, number = each.value or b"", behind[each.topic].registry, schema_id(each.value or b"")
-        path = message_path(value) if behind[each.topic].format == "protobuf" else ""
-        if number is not None and path is not None and registry is not None and number not in registry.undecodable_ids:
-            met.setdefault(_Met(number, each.topic, path), each.place)
-    return met
+        observed = f"{len(spans):,} partitions, {held:,} offsets; {records:,} records read"
+        yield _finding(f"topic {topic}", (True, observed, expected))
+    for topic in ("", *settings.topics) if found.records else ("",):  # "": all topics without settings of their own
+        records_ = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
+        if records_:
+            for each in _of_records(settings.of_topic(topic), replace(found, records=records_)):
+                yield replace(each, name=f"{each.name} {topic}".strip())
+        elif topic or not found.records:
+            nothing = (True, "none yet, so nothing is said of them", "records with a sequence")
+            yield _finding(f"records {topic}".strip(), nothing)
 
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
-    """Whether the records have what the config names for their topics, and how many would be kept out."""
-    for topic in ("", *settings.topics):  # "": all topics without settings of their own
-        records = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
-        for each in _of_kind(settings.of_topic(topic), replace(found, records=records)) if records or topic else ():
-            yield replace(each, name=f"{each.name} {topic}".strip())
-
-
-def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
-    if not found.records:
-        yield _ok("records", "none yet, so nothing is said of them", "records with a sequence")
-        return
-    sources, records = Sources.of(settings), candidates.records_of(found.records)
+    """What is said of records of topics that are read alike."""
+    sources, records = Sources.of(settings), [Registered().record(each) for each in found.records]
     if sources.is_left_to_silver:
-        yield _ok(
-            "sequence",
-            "read by your code, or of Avro or Protobuf values, which Spark does: `tidemark plan` tries it",
-            "a sequence",
-        )
+        observed = "read by your code, or of Avro or Protobuf values, which Spark does: `tidemark plan` tries it"
+        yield _finding("sequence", (True, observed, "a sequence"))
     else:
-        read = {role: candidates.candidate(source, records) for role, source in sources.by_role.items()}
+        read = {role: candidates.candidate(source, records, detects=False) for role, source in sources.by_role.items()}
         for role, each in read.items():
-            yield _of_role(settings, records, found, role, each)
-        if read["sequence"].readable:
+            yield _of_role(settings, found, records, role, each)
+        if read["sequence"].known:
             yield _of_order(found, read)
     if settings.value is not None:
         yield _of_values(settings, settings.value, found)
 
 
-def _of_role(settings: Settings, records: Sequence[Record], found: Sample, role: str, each: Candidate) -> Finding:
-    total, source = len(records), Sources.of(settings).by_role[role]
-    values = [value for value in (each.names if role == "producer" else each.numbers) if value is not None]
-    problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
-    observed = f"{candidates.label(source)} in {len(values):,} of {total:,} records"
+def _of_role(settings: Settings, found: Sample, records: Sequence[Record], role: str, each: Candidate) -> Finding:
+    total, read = len(records), len(records) - (each.names if role == "producer" else each.numbers).count(None)
+    observed = f"{each.label} in {read:,} of {total:,} records"
     if role == "producer":
-        observed += f", {len(set(values)):,} different"
-    elif values:
-        numbers = [value for value in each.numbers if value is not None]
-        observed += f", {min(numbers):,} to {max(numbers):,}"
-    expected = f"a {role} in every record"
-    unread = total - len(values)
-    if unread and problems and role != "producer":
-        causes = (one_record.unread(source, raw(source, record)[1], record.value) for record in records)
+        observed += f", {len(each.different_names):,} different"
+    else:
+        observed += f", {min(each.known):,} to {max(each.known):,}" if read else ""
+        problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
+        causes = (one_record.unread(each.source, raw(each.source, record)[1], record.value) for record in records)
         cause = next((f" (of the first, {why})" for why in causes if why), "")
-        observed += f"; {problems}{cause}"
-    if not values or _is_too_much(settings, unread, total):
-        known = ", ".join(other.label for other in candidates.find(found.records).candidates[:_SHOWN])
-        next_step = (
-            f"The records have {known}: correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
-        )
-        return _no(role, observed, expected, next_step)
-    return _ok(role, observed, expected)
+        observed += f"; {problems}{cause}" if problems else ""
+    is_read = read > 0 and not _is_too_much(settings, total - read, total)
+    known = "" if is_read else ", ".join(other.label for other in candidates.find(found).candidates[:_SHOWN])
+    next_step = (
+        f"The records have {known}: correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
+    )
+    return _finding(role, (is_read, observed, f"a {role} in every record"), next_step)
 
 
 def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
@@ -269,76 +182,113 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 
 
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
-    tried = findings.option(found, read["sequence"], read.get("producer"), read.get("epoch"))
-    observed = f"{tried.steps.describe()}; {tried.unread:,} invalid" if tried.unread else tried.steps.describe()
+    tried = candidates.Option.of(found, read)
     expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
-    if findings.fits(tried.steps) or tried.steps.kept_out < _FEWEST:
-        return _ok("order", observed, expected)
-    next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that starts anew an `epoch`."
-    return _no("order", observed, expected, next_step)
+    next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that restarts an `epoch`."
+    return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, tried.describe(), expected), next_step)
 
 
 def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding:
     """How many values are certainly undecodable. The types of a schema are Spark's to judge."""
-    whys, decoder = Counter[str](), _decoder(value)
-    for record in found.records:
-        if record.value is not None and (why := _undecodable(record.value, value, decoder)):
-            whys[why] += 1
-    wrong, total = whys.total(), len(found.records)
-    listed = ", ".join(f"{count:,} {why}" for why, count in whys.items())
-    observed = f"{total - wrong:,} of {total:,} can be {value.format}{f'; {listed}' if listed else ''}"
+    fits, total = _of_schema(value), len(found.records)
+    reasons = (_undecodable(each.value, value, fits) for each in found.records if each.value is not None)
+    whys = Counter(why for why in reasons if why)
+    listed = "".join(f"{', ' if at else '; '}{count:,} {why}" for at, (why, count) in enumerate(whys.items()))
     rest = "" if value.format == "text" else "; whether they fit their schema, `tidemark plan` says"
-    expected, next_step = f"values that are {value.format}", "Correct `value` in the config, or the producer."
-    if value.undecodable == "quarantine" and _is_too_much(settings, wrong, total):
-        return _no("values", observed + rest, expected, next_step)
-    return _ok("values", observed + rest, expected)
+    observed = f"{total - whys.total():,} of {total:,} can be {value.format}{listed}{rest}"
+    is_stopped = value.undecodable == "quarantine" and _is_too_much(settings, whys.total(), total)
+    next_step = "Correct `value` in the config, or the producer."
+    return _finding("values", (not is_stopped, observed, f"values that are {value.format}"), next_step)
 
 
-def _decoder(value: ValueFormat) -> Callable[[bytes], bool] | None:
-    """Says whether a value is of `value.avro_schema`; None where there is no such schema, or no field of it is read here."""
-    if value.format != "avro" or value.avro_schema is None:
-        return None
+def _of_schema(value: ValueFormat) -> Callable[[bytes], bool]:
+    """Says whether a value may be of `value.avro_schema`."""
     with suppress(AvroSchemaError):
-        return partial(Decoder.of(avro_schema.writer(value.avro_schema)).fits, steps=Steps())
-    return None
+        if value.format == "avro" and value.avro_schema is not None:
+            return partial(Decoder(avro_schema.writer(value.avro_schema)).fits, budget=Budget())
+    return lambda _: True
 
 
-def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] | None = None) -> str | None:
+def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] = lambda _: True) -> str | None:
     r"""Why a value is certainly undecodable, and what it begins with; None if it may be decoded.
 
     >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
     >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
     ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')
     """
-    why = _why_undecodable(raw, value, is_of_schema)
-    has_prefix = value.registry is not None and without_prefix(raw) is not None
-    header = framing(raw) if why and not has_prefix else None
-    return f"{why}: behind {header}" if header else why
-
-
-def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] | None) -> str | None:
     body = raw if value.registry is None else without_prefix(raw)
-    if len(raw) > value.max_bytes:
-        return "longer than value.max_bytes"
-    if body is None:
-        return "without the id of a schema"
-    if value.format == "avro":
-        return None if is_of_schema is None or is_of_schema(raw) else "not of value.avro_schema"
-    if value.format == "protobuf":
-        is_named = value.registry is None or message_path(raw) is not None
-        no_message = raw[:1] in (b"\0", b"\3") and value.registry is None  # no message has a field 0
-        return "no Protobuf" if no_message else None if is_named else "without the indexes of a message"
+    if body is None or len(raw) > value.max_bytes:
+        why = "without the id of a schema" if body is None else "longer than value.max_bytes"
+    elif value.format == "avro":
+        why = "" if is_of_schema(raw) else "not of value.avro_schema"
+    elif value.format == "protobuf" and value.registry is not None:
+        why = "without the indexes of a message" if message_path(raw) is None else ""
+    elif value.format == "protobuf":
+        why = "no Protobuf" if raw[:1] in (b"\0", b"\3") else ""  # no message has a field 0
+    else:
+        why = _no_text(body) or ("" if value.format == "text" else _no_json(body))
+    header = framing(raw) if value.registry is None or body is None else None
+    return f"{why}: behind {header}" if why and header else why or None
+
+
+def _no_text(body: bytes) -> str:
     try:
         body.decode()
     except UnicodeDecodeError:
         return "not UTF-8"
-    found = None if value.format == "text" else one_record.instead_of_object(Record(body))
-    return None if found is None else "no JSON object" if framing(raw) else f"no JSON object: {found}"
+    return ""
+
+
+def _no_json(body: bytes) -> str:
+    found = one_record.instead_of_object(Record(body))
+    return "" if found is None else "no JSON object" if framing(body) else f"no JSON object: {found}"
+
+
+def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Finding]:
+    """Whether the schema registry answers, lets this login in, and knows what the sample was written with."""
+    if settings.registry is None:
+        return
+    name, expected = "registry", "a registry that answers, and knows the schemas that records were written with"
+    values = {topic: value for topic in settings.kafka.topics if (value := settings.of_topic(topic).value) and value.registry}
+    met: dict[tuple[int, str, str], str] = {}
+    for each in records:
+        if each.value is not None and (value := values.get(each.topic)) and value.registry:
+            number, path = schema_id(each.value), message_path(each.value) if value.format == "protobuf" else ""
+            if number is not None and path is not None and number not in value.registry.undecodable_ids:
+                met.setdefault((number, each.topic, path), each.place)
+    client = SchemaRegistry(settings.registry)
+    try:
+        client.require_answer()
+        places = {number: place for (number, _, _), place in sorted(met.items(), reverse=True)}
+        schemas = {number: client.schema(number, met_at=place) for number, place in sorted(places.items())[:_MOST_IDS]}
+    except (RegistryError, ToolError) as error:
+        found = _of_error(name, error, expected)
+        is_needed = any(value.format != "json" for value in values.values())
+        yield found if is_needed else _finding(name, (True, f"{found.observed}. JSON is read without it", expected))
+        return
+    known = ", ".join(map(str, sorted(schemas)[:_SHOWN])) + (", ..." if len(schemas) > _SHOWN else "")
+    knows = f"knows what the sample was written with: {known}" if schemas else "the sample names no id"
+    odd = [
+        f"{number}, which {place} has: {why}"
+        for (number, topic, path), place in sorted(met.items())
+        if number in schemas and (why := _misfit(values[topic], *schemas[number], path))
+    ]
+    unfit = f". These do not fit value.schema: {'; '.join(odd[:_SHOWN])}" if odd else ""
+    next_step = "Correct value.schema, or have the producer write what it says: as it is, such values are undecodable."
+    yield _finding(name, (not odd, f"{settings.registry.url}: answers; {knows}{unfit}", expected), next_step)
+
+
+def _misfit(value: ValueFormat, kind: str, text: str, message: str) -> str | None:
+    """Why no value of a schema can be decoded into the payload's fields; None if it can, or if no schema is needed for it."""
+    if value.format == "json":
+        return None
+    wanted, text = payload_schema.of(value.schema_), text if kind == value.format.upper() else ""
+    return avro_schema.misfit(text, wanted) if value.format == "avro" else protobuf_schema.misfit_at(text, message, wanted)
 
 
 def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) -> Iterator[Finding]:
     expected = f"a place that this user may write, without another pipeline's tables (this one is {settings.pipeline})"
-    observed, is_begun, commits = f"{lakehouse.name}: reached by a session", True, []
+    observed, is_begun, commits = f"{lakehouse.name}: reached by a session", True, list[Finding]()
     if lakehouse.is_in_files:
         try:
             found = root_check.look(lakehouse, [model.name for model in settings.gold.models])
@@ -347,21 +297,19 @@ def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) ->
             return
         observed, is_begun, commits = _there(lakehouse, found), found.is_there, [_of_commits(lakehouse)]
     refused = _refusals(settings) if is_begun or not is_sampled or _is_for_spark(settings) else {}
-    if tables := refused.pop("tables", None):
-        yield replace(_of_error("tables", tables, expected), observed=f"{observed}. {_told(tables)}")
-    else:
-        yield _ok("tables", observed, expected)
+    tables = refused.pop("tables", None)
+    yield _of_error("tables", tables, expected, f"{observed}.") if tables else _finding("tables", (True, observed, expected))
     yield from commits
     for stage, refusal in refused.items():
         needed = _NEEDED[stage]
-        yield _ok(stage, needed, needed) if refusal is None else _of_error(stage, refusal, needed)
+        yield _of_error(stage, refusal, needed) if refusal else _finding(stage, (True, needed, needed))
 
 
 def _is_for_spark(settings: Settings) -> bool:
     """Whether Spark alone can judge what a first run would do: models, formats that it decodes, properties of its client."""
     values = [settings.of_topic(topic).value for topic in settings.kafka.topics]
-    formats = {value.format for value in values if value is not None}
-    return bool(settings.gold.models or settings.kafka.properties or formats & {"avro", "protobuf"})
+    is_decoded = any(value.format in ("avro", "protobuf") for value in values if value is not None)
+    return bool(settings.gold.models or settings.kafka.properties) or is_decoded
 
 
 def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
@@ -385,21 +333,23 @@ def _there(lakehouse: Lakehouse, found: root_check.Found) -> str:
 
 def _of_place(name: str, error: Exception, lakehouse: Lakehouse, expected: str, next_step: str) -> Finding:
     refused = storage_errors.failure(error, lakehouse)
-    return _of_error(name, refused, expected) if refused else _no(name, f"{lakehouse.name}: {error}", expected, next_step)
+    plain = _finding(name, (False, f"{lakehouse.name}: {error}", expected), next_step)
+    return _of_error(name, refused, expected) if refused else plain
 
 
 def _of_commits(lakehouse: Lakehouse) -> Finding:
     name, expected = "commits", "a place that can be written, and that refuses a second commit of one version"
     if isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer:
-        return _ok(name, "not tried: single_writer is set", "nobody else who writes")
+        return _finding(name, (True, "not tried: single_writer is set", "nobody else who writes"))
     try:
         is_exclusive = root_check.is_exclusive(lakehouse)
     except root_check.ERRORS as error:
         return _of_place(name, error, lakehouse, expected, "Give this user the right to write there, or name another root.")
-    if is_exclusive is None:
-        return _ok(name, "written; no hard links here, so only the lock on the root keeps writers apart", expected)
-    if is_exclusive:
-        return _ok(name, "written; the second of two was refused (put-if-absent)", expected)
+    observed = {
+        None: "written; no hard links here, so only the lock on the root keeps writers apart",
+        True: "written; the second of two was refused (put-if-absent)",
+        False: "the second of two overwrote the first",
+    }[is_exclusive]
     single = "lakehouse: {storage: {single_writer: true}}"
     next_step = f"Take a store that keeps `If-None-Match: *`; or, if nobody else ever writes: {single}."
-    return _no(name, "the second of two overwrote the first", expected, next_step)
+    return _finding(name, (is_exclusive is not False, observed, expected), next_step)

@@ -91,7 +91,7 @@ def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -
         plain + b"\0": wrong,
         plain[:-1]: wrong,
     }
-    assert {raw: check._undecodable(raw, value, check._decoder(value)) for raw in expected} == expected
+    assert {raw: check._undecodable(raw, value, check._of_schema(value)) for raw in expected} == expected
     of_protobuf = ValueFormat.model_construct(format="protobuf", registry=None)
     assert check._undecodable(b"\0\0\0\0\x07\0", of_protobuf) == "no Protobuf: behind the prefix of a schema registry"
 
@@ -111,6 +111,16 @@ def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic:
     assert checked(name)[1]["order"]["ok"] is False
     code, found = checked(name, producer={"header": "who"})
     assert (code, found["producer"]["observed"]) == (0, "header:who in 60 of 60 records, 2 different")
+
+
+def test_binary_numbers_are_no_sequence_without_their_encoding(
+    broker: LocalBroker, topic: Callable[..., str], checked: Check
+) -> None:
+    name = topic()
+    send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=[("seq", n.to_bytes(8))]) for n in range(1, 13)])
+    assert checked(name)[1]["sequence"]["ok"] is False
+    code, found = checked(name, sequence={"header": "seq", "encoding": "int64"})
+    assert (code, found["sequence"]["observed"]) == (0, "{header: seq, encoding: int64} in 12 of 12 records, 1 to 12")
 
 
 def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Check) -> None:

@@ -279,10 +279,8 @@ def at_a_file(of: SetUp) -> None:
 UNKNOWN = f"{HOST}:{free_port()}"
 BROKEN: dict[str, Callable[[SetUp], object]] = {
     "an unknown key": setting("sequenze", {"header": "seq"}),
-    "a secret that is not there": setting("kafka.properties", {"sasl.jaas.config": "${env:NOT_THERE}"}),
     "an extractor that is not installed": setting("sequence", {"custom": "not_there:sequence"}),
     "an expectation that nobody knows": setting("gate.expectations", [{"expect_nothing": {"column": "key"}}]),
-    "a model whose file is not there": setting("gold.models", [{"name": "by_id", "sql": "not_there.sql"}]),
     "brokers that do not listen": setting("kafka.bootstrap_servers", UNKNOWN),
     "brokers whose name is unknown": setting("kafka.bootstrap_servers", "no-such-host.invalid:9092"),
     "a topic that is not there": from_a_new_root(topics=["predicted-never"]),

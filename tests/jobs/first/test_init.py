@@ -117,7 +117,9 @@ def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Fill
     for _ in range(2):  # the second start continues after the numbers of the first, which no run has read yet
         exec(compile("\n".join(line[4:] for line in program.splitlines()), "shown", "exec"), {})  # noqa: S102 -- our own text
     assert begin(empty)[0] == 0
-    assert "# Within the streams of the sample it rises, without a gap." in Path("tidemark.yml").read_text()
+    assert (
+        "# Within the streams of the sample it rises, without a gap; only 4 records say so." in Path("tidemark.yml").read_text()
+    )
     Path("tidemark.yml").unlink()
 
     code, out, _ = begin(name, "--sequence", "offset", "--force")
@@ -145,7 +147,7 @@ def test_of_several_that_fit_the_first_or_named_wins(filled: Filled, begin: Begi
         "Which one, 1 to 3": "2",
     }
     asked, ask = asker(answers)
-    nothing = Asked(None, [], None, tmp_path / "own.yml", False, 100, [], {})
+    nothing = Asked("", [], "", tmp_path / "own.yml", False, 100, [], {})
     assert init(nothing, ask=ask, as_json=False) == 0
     assert asked == list(answers)
     settings = load(tmp_path / "own.yml", environ={})
@@ -175,14 +177,10 @@ def test_values_of_a_registry_are_named_and_the_config_says_how_to_read_them(fil
     code, said, _ = begin(name)
     assert (code, "the id of a schema in a registry, 7." in said) == (0, True)
     [options] = [line.split() for line in said.splitlines() if line.startswith("  --registry ")]
-    with answering({7: {"schema": json.dumps(record("Order", seq="long"))}}) as url:
-        assert begin(name, *(each.replace("http://localhost:8081", url) for each in options))[0] == 0
-    value = load(Path("tidemark.yml")).value
-    assert (value and value.format, value and value.schema_) == ("avro", "seq BIGINT")
-    assert begin(name, "--force")[0] == 0
+    assert options == ["--registry", "http://localhost:8081", "--force"]
     text = Path("tidemark.yml").read_text()
-    assert "# value: {format: avro, schema:" in text
-    Path("tidemark.yml").write_text(text.replace("# value:", "value:"))
+    assert "# value:\n#   format: avro\n#   schema:" in text
+    Path("tidemark.yml").write_text(re.sub(r"(?m)^# (?=value:|  )", "", text))
     value = load(Path("tidemark.yml")).value
     assert (value and value.format, value and value.registry is not None) == ("avro", True)
 
@@ -245,10 +243,8 @@ def test_an_unknown_schema_and_protobuf_are_named_and_a_header_is_found(filled: 
     name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
     with answering({9: {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}}) as url:
         code, out, _ = begin(name, "--registry", url)
-    said = " ".join(out.split())
     assert (code, load("tidemark.yml").sequence, load("tidemark.yml").value) == (0, Extractor(header="seq"), None)
-    assert "9: fields of Protobuf values are not looked at." in said
-    assert "4711: The schema registry does not know the schema 4711." in said
+    assert "9: fields of Protobuf values are not looked at." in " ".join(out.split())
     text = Path("tidemark.yml").read_text()
     assert "# The values begin with a zero byte" in text
     assert "no field is read here: fields of Protobuf" in " ".join(text.replace("\n# ", " ").split())
@@ -278,13 +274,13 @@ WRONG_OPTIONS = [
     ("--producer offset", "--producer names nothing that the config knows"),
     ("--sequence header:SEQ", "No record of the sample has a sequence where --sequence names it"),
     ("--config no/such/folder/x.yml", "There is no such folder"),
-    ("--registry localhost:8081", "The registry cannot be used"),
+    ("--registry localhost:8081", "this is no address of a server"),
     ("--registry http://ann:hunter2@localhost", "a password stands in the URL"),
     ("--registry http://x --registry-property password=hunter2", "A secret is given in plain text"),
-    ("--registry http://x --registry-property url=http://y", "--registry-property needs a name and a value"),
+    ("--registry http://x --registry-property user=ann", "value.registry.user"),
     ("--registry http://x --registry-property password=${env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE is not set"),
     ("--registry http://x --registry-property ca=none.pem --registry-property key=k", "key without cert"),
-    ("--registry-property username=ann", "--registry-property is given without --registry"),
+    ("--registry-property username=ann", "value.registry.url"),
     ("--sequence field:seq", "Name the registry of the values: --registry"),
     ("--registry http://127.0.0.1:1", "The schema registry cannot be reached"),
 ]

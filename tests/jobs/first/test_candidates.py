@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bronze.kafka.sample import Sample, Sampled
-from jobs.first.candidates import MOST_NAMES, argument_of, find
-from jobs.first.config_text import Chosen, Parts, text
-from jobs.first.findings import Finding, Steps, expectations, judge, walk
-from jobs.first.objects import payload
+from jobs.first.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, options, walk
+from jobs.first.init import Asked
+from jobs.first.texts import Section, config_text, place
+from jobs.first.values import payload
 from lakehouse.config.load import parse
-from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
@@ -36,17 +35,15 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
     return [record(offset, partition=partition, value=b"v%d" % each, seq=b"%d" % each) for offset, each in enumerate(sequences)]
 
 
-def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], list[str]]:
-    """The finding of each candidate by its name, and the names of the options."""
+def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], list[str]]:
+    """The candidates by their names, and the names of the options."""
     sample = Sample(records, **more)
-    findings, options = judge(sample, find(records))
-    return {each.candidate.label: each for each in findings}, [each.label for each in options]
+    candidates = find(sample).candidates
+    return {each.label: each for each in candidates}, [each.label for each in options(sample, candidates)]
 
 
-def steps_of(findings: dict[str, Finding]) -> Steps:
-    steps = findings["header:seq"].steps
-    assert steps is not None
-    return steps
+def steps_of(findings: dict[str, Candidate]) -> Steps:
+    return findings["header:seq"].steps
 
 
 @pytest.mark.parametrize(
@@ -65,31 +62,18 @@ def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: 
     assert (options == ["header:seq"]) == ("in part" not in described)
 
 
-def changes(rows: Sequence[int], **more: Any) -> list[Sampled]:
-    """Change events of rows with these ids, as Debezium writes them; the key holds the id."""
-    return [
-        record(offset, value={"op": "u", "before": None, "after": {"id": id_}, **more}, key=b'{"id": %d}' % id_)
-        for offset, id_ in enumerate(rows)
-    ]
-
-
 @pytest.mark.parametrize("prefix", ["", "payload."])
-def test_a_column_of_a_changed_row_is_no_sequence(prefix: str) -> None:
-    events = changes(range(1, 51))
-    if prefix:
-        events = [each._replace(value=b'{"payload": %s}' % each.value) for each in events]
-    findings, options = found(events)
+def test_of_a_change_event_the_position_is_a_sequence_and_a_column_of_the_row_none(prefix: str) -> None:
+    def event(row: int, **more: Any) -> Sampled:
+        """A change of a row with this id, as Debezium writes it; the key holds the id."""
+        change = {"op": "u", "before": None, "after": {"id": row}, **more}
+        return record(row, value={"payload": change} if prefix else change, key=b'{"id": %d}' % row)
+
+    assert found([event(row, source={"lsn": 100 + row}) for row in range(50)])[1] == [f"json:$.{prefix}source.lsn"]
+    findings, options = found([event(row) for row in range(50)])
     assert options == []
-    why = findings[f"json:$.{prefix}after.id"].not_sequence
+    why = findings[f"json:$.{prefix}after.id"].why_not.get("sequence")
     assert why == "it is a column of the changed row, and another change of the row has the same one"
-
-
-def test_a_position_in_a_change_event_is_a_sequence() -> None:
-    events = [
-        each._replace(value=json.dumps({**json.loads(each.value or b""), "source": {"lsn": 100 + each.offset}}).encode())
-        for each in changes(range(1, 51))
-    ]
-    assert found(events)[1] == ["json:$.source.lsn"]
 
 
 @pytest.mark.parametrize("key", [b"%d", b'{"id": %d}', b'[%d, "x"]'])
@@ -97,7 +81,7 @@ def test_a_field_that_is_the_records_key_is_no_sequence(key: bytes) -> None:
     records = [record(offset, value={"id": offset}, key=key % offset) for offset in range(50)]
     findings, options = found(records)
     assert options == []
-    why = findings["json:$.id"].not_sequence
+    why = findings["json:$.id"].why_not.get("sequence")
     assert why == "it is the record's key, or a part of it, and another record of the key has the same one"
     assert found([each._replace(key=b"all") for each in records])[1] == ["json:$.id"]
 
@@ -113,19 +97,19 @@ def test_more_than_one_record_in_a_hundred_that_collides_or_is_invalid_is_too_ma
 
 def test_a_time_in_seconds_is_no_epoch() -> None:
     records = [record(n, value={"n": n % 10}, at=b"%d" % (1_795_254_019 + n // 10)) for n in range(50)]
-    assert found(records)[0]["header:at"].not_epoch == "it looks like a time"
+    assert found(records)[0]["header:at"].why_not.get("epoch") == "it looks like a time"
 
 
 def test_a_header_that_does_not_fit_says_why() -> None:
     def said_of(records: list[Sampled], offered: list[str]) -> str | None:
         findings, options = found(records)
         assert options == offered
-        return findings["header:seq"].not_sequence
+        return findings["header:seq"].why_not.get("sequence")
 
-    falls = "it does not rise within the partitions: 49 of 50 records are below an earlier one and never there before"
+    falls = "it does not rise within the partitions: 49 records below an earlier one that never came before"
     assert said_of(with_header(*range(50, 0, -1)), []) == falls
     shared = [record(n, value={"n": n}, seq=b"%d" % (n // 5 + 1)) for n in range(50)]
-    assert "40 of 50 records are with the number of another record" in str(said_of(shared, ["json:$.n"]))
+    assert "40 records with a number that another record has" in str(said_of(shared, ["json:$.n"]))
     lacking = [record(n, seq=b"%d" % n) if n % 2 else record(n, other=b"x") for n in range(40)]
     assert said_of(lacking, []) == "it is missing in 20 of 40 records"
     alone = [record(0, partition=partition, value=b"v", seq=b"7") for partition in range(3)]
@@ -136,7 +120,7 @@ def test_what_does_not_fit_says_why() -> None:
     values = [{"one": 7, "text": "x", "half": 0.5, "at": 1_795_254_019_000 + n, "far": 2**63 + n, "neg": -n} for n in range(40)]
     findings, options = found([record(n, value=each) for n, each in enumerate(values)])
     assert options == []
-    assert {name.removeprefix("json:$."): each.not_sequence for name, each in findings.items()} == {
+    assert {name.removeprefix("json:$."): each.why_not.get("sequence") for name, each in findings.items()} == {
         "one": "it never changes within a partition, such as 7",
         "text": "text, such as x",
         "half": "fractions, such as 0.5",
@@ -155,7 +139,7 @@ def test_what_fits_is_offered_with_its_producer_or_epoch_and_the_best_first() ->
     assert found(several)[1] == ["header:seq", "json:$.id", "header:rev", "json:$.other"]
     findings, options = found([record(n, value=b"v%d" % n, seq=(n + 1).to_bytes(8)) for n in range(50)])
     assert options == ["{header: seq, encoding: int64}"]
-    assert findings[options[0]].highest == 50
+    assert max(findings[options[0]].known) == 50
 
 
 @pytest.mark.parametrize("width", [4, 8])
@@ -163,7 +147,7 @@ def test_what_fits_is_offered_with_its_producer_or_epoch_and_the_best_first() ->
 def test_a_little_endian_counter_is_no_sequence(width: int, numbers: range) -> None:
     findings, options = found([record(n, seq=each.to_bytes(width, "little")) for n, each in enumerate(numbers)])
     assert options == []
-    why = findings[f"{{header: seq, encoding: int{8 * width}}}"].not_sequence
+    why = findings[f"{{header: seq, encoding: int{8 * width}}}"].why_not.get("sequence")
     assert why is not None
     assert why.startswith(f"whole numbers in {width} bytes, little-endian, such as ")
     big_endian = [record(n, seq=each.to_bytes(width)) for n, each in enumerate(numbers)]
@@ -177,11 +161,14 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
     ]
     values[7] |= {"id": None, "ok": None}
     records = [record(n, value=each) for n, each in enumerate(values)]
-    sample, candidates = Sample(records), find(records)
-    schema = payload(candidates.json_kinds).schema
-    assert schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
+    sample = Sample(records)
+    candidates = find(sample)
+    fields = payload(candidates.json_kinds)
+    assert fields.schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
     proposed = [
-        (name, *each.values()) for one in expectations(sample, candidates, parse_ddl(schema)) for name, each in one.items()
+        (name, *each.values())
+        for one in expectations(sample, candidates.candidates, fields.fields)
+        for name, each in one.items()
     ]
     null, between, in_set = (f"expect_column_values_to_{name}" for name in ("not_be_null", "be_between", "be_in_set"))
     assert proposed == [
@@ -193,12 +180,12 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
         (in_set, "payload.state", ["off", "on"], "warn"),
     ]
     # Where another topic has another type, nothing is proposed.
-    assert not [*expectations(sample, candidates, parse_ddl("half BIGINT, state DOUBLE"))]
+    assert not [*expectations(sample, candidates.candidates, parse_ddl("half BIGINT, state DOUBLE"))]
 
 
 def test_what_names_nobody_is_no_producer() -> None:
     records = [record(n, value={"price": n % 3 + 0.5, "paid": n % 2 == 0, "shop": "a", "id": f"o-{n}"}) for n in range(60)]
-    whys = {name.removeprefix("json:$."): each.not_producer for name, each in found(records)[0].items()}
+    whys = {name.removeprefix("json:$."): each.why_not.get("producer") for name, each in found(records)[0].items()}
     assert whys == {
         "price": "fractions name nobody",
         "paid": "true and false name nobody",
@@ -244,7 +231,7 @@ def sampled(values: list[Any], headers: Any = ()) -> list[Sampled]:
 
 
 def labels(records: list[Sampled]) -> list[str]:
-    return [each.label for each in find(records).candidates]
+    return [each.label for each in find(Sample(records)).candidates]
 
 
 def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
@@ -252,13 +239,13 @@ def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
     assert labels(sampled([b'{"a": {"b": 1, "c d": "x"}, "list": [1]}'], [("seq", b"1")])) == ["header:seq", *paths]
     assert labels(sampled([b"7", b"8"])) == ["value:utf8"]
     assert labels(sampled([(7).to_bytes(8), (8).to_bytes(8)])) == ["value:int64"]
-    many = find(sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()]))
+    many = find(Sample(sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()])))
     assert (len(many.candidates), many.left_out) == (MOST_NAMES, 50)
 
 
 def test_names_that_the_config_cannot_spell_are_counted_and_left_out() -> None:
     odd = sampled([json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1")])
-    assert (labels(odd), len(find(odd).unnamed)) == (["json:$.ok"], 6)
+    assert (labels(odd), len(find(Sample(odd)).unnamed)) == (["json:$.ok"], 6)
 
 
 @pytest.mark.parametrize(
@@ -269,15 +256,15 @@ def test_bytes_that_would_stop_a_parser_are_no_json(value: bytes) -> None:
 
 
 def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> None:
-    found = find(sampled([b'{"a": 1, "a": 2}'], [("seq", b"1"), ("seq", b"2")])).candidates
+    found = find(Sample(sampled([b'{"a": 1, "a": 2}'], [("seq", b"1"), ("seq", b"2")]))).candidates
     assert {each.label: each.problems for each in found} == {"header:seq": {"disagrees": 1}, "json:$.a": {"repeated": 1}}
 
 
 @given(st.lists(VALUES, max_size=12), st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9) | st.none()), max_size=3))
 def test_any_bytes_are_judged(values: list[bytes | None], headers: list[tuple[str, bytes | None]]) -> None:
     sample = Sample(sampled(values, headers))
-    findings, _ = judge(sample, find(sample.records))
-    assert all(each.candidate.readable + sum(each.candidate.problems.values()) == len(values) for each in findings)
+    found = find(sample).candidates
+    assert all(len(each.known) + sum(each.problems.values()) == len(values) for each in found)
 
 
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["header", "json"]))
@@ -285,8 +272,9 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
     argument = name if form == "header" else argument_of((name,))
     if argument is None:
         return
-    chosen = {"sequence": Chosen(Source(form, argument), ["\x1b[31m\n# pipeline: other " + name])}
-    written = text(Parts("localhost:9092", ["t"], "./lake", {}, name, chosen))
+    section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
+    asked = Asked("localhost:9092", ["t"], "./lake", Path("tidemark.yml"), False, 100, [], {})
+    written = config_text([*place(asked), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
     assert settings.sequence == Extractor.model_validate({form: argument})
     assert "\x1b" not in written
