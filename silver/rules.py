@@ -22,7 +22,7 @@ Undecodable = Literal["quarantine", "accept"]
 _LONGEST = 250
 """Characters shown of an extractor."""
 _NONE = Source("offset")
-_OMITTED = ("written", "own")
+_OMITTED = ("written", "own", "continues")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
 
 
@@ -93,7 +93,8 @@ class Rules(Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
     `topics` and `own` have the overrides of single topics: policies, and how they are read. The load decides the records of
-    `decided_topics`, in any incarnation; None for all that Bronze holds.
+    `decided_topics`, in any incarnation; None for all that Bronze holds. `continues` has each incarnation that continues the
+    numbering of earlier ones, and these, as the tables name them.
     """
 
     max_jump: int | None = None
@@ -102,6 +103,7 @@ class Rules(Reading):
     topics: tuple[tuple[str, Policy], ...] = ()
     decided_topics: tuple[str, ...] | None = None
     own: tuple[tuple[str, Reading], ...] = ()
+    continues: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -223,4 +225,5 @@ class Rules(Reading):
             topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
             decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
             own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
+            continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
+    DUPLICATE,
     FENCED,
     INVALID,
     JUMP,
@@ -23,6 +24,7 @@ class Island(NamedTuple):
     """Records of a stream at consecutive offsets whose sequences rise one by one; or a single record.
 
     With a `problem` the records are invalid; if `epoch` and `first_sequence` could not be read, it is a single record.
+    `settled` is the class of a single record that an earlier incarnation settles.
     """
 
     stream: Stream
@@ -31,6 +33,7 @@ class Island(NamedTuple):
     epoch: int | None
     first_sequence: int | None
     problem: str | None
+    settled: str | None = None
 
     @property
     def records(self) -> int:
@@ -156,6 +159,8 @@ class _Stream:
             yield REPLAY, 0, 1
         elif island.problem is not None or epoch is None or sequence is None:
             yield from _one_by_one(INVALID, range(records))
+        elif island.settled is not None:
+            yield island.settled, 0, 1
         elif self.watermark is None or epoch > self.watermark[0]:
             yield ACCEPTED, 0, records
         elif epoch < self.watermark[0]:
@@ -194,8 +199,8 @@ def _one_by_one(kind: str, records: range) -> Iterator[tuple[str, int, int]]:
 
 
 def _continues(block: Segment, segment: Segment) -> bool:
-    """Whether a segment continues the open block: consecutive suspects with rising sequences, or consecutive replays."""
-    if block.kind != segment.kind or segment.kind not in (SUSPECT, REPLAY):
+    """Whether a segment continues the open block: consecutive suspects or duplicates with rising sequences, or replays."""
+    if block.kind != segment.kind or segment.kind not in (SUSPECT, DUPLICATE, REPLAY):
         return False
     if block.last_sequence is None or segment.first_sequence is None:
         return segment.kind == REPLAY

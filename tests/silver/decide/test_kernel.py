@@ -31,6 +31,7 @@ KEYS = pa.schema(
         ("producer", pa.string()),
         *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
         ("problem", pa.string()),
+        ("settled", pa.string()),
     ]
 )
 RULES = Rules(Source("header", "seq"))
@@ -39,7 +40,7 @@ STREAM = ("t", 0, None)
 
 def keys_of(records: Iterable[Island], *, is_encoded: bool = False) -> pa.Table:
     """Records as key columns; with `is_encoded`, texts as dictionaries."""
-    rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
+    rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, *each[5:]) for each in records]
     keys = pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
     if not is_encoded:
         return keys
@@ -175,7 +176,8 @@ def _histories(draw: st.DrawFn) -> list[Island]:
         offsets[stream[:2]] += draw(st.sampled_from([1, 1, 1, 2]))
         problem = draw(st.sampled_from([None] * 6 + ["unread", "value_undecodable"]))
         epoch, sequence = (None, None) if problem == "unread" else (draw(_EPOCHS), draw(_SEQUENCES))
-        record = Island(stream, offsets[stream[:2]], offsets[stream[:2]], epoch, sequence, problem)
+        settled = draw(st.sampled_from([None] * 4 + ["duplicate"] * 2 + ["collision"]))
+        record = Island(stream, offsets[stream[:2]], offsets[stream[:2]], epoch, sequence, problem, settled)
         records += [record] * draw(st.sampled_from([1] * 6 + [2, 3]))
     return records
 
