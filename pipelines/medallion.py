@@ -93,18 +93,23 @@ def plan(job: Job) -> dict[str, object]:
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(job.spark, run, job.settings)}
 
 
-def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
+def decide(
+    job: Job, request: Request, *, is_dry_run: bool = False, numbering: str | accept_topic.Choose | None = None
+) -> dict[str, object]:
     """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
 
-    If another run is active, waits for it to end.
+    If another run is active, waits for it to end. `numbering` is of a topic that is accepted.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
-        carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
-        done = carry_out(job.spark, run, job.settings, request, is_dry_run=is_dry_run)
+        if request.kind == ACCEPT:
+            accept = accept_topic.carry_out
+            done = accept(job.spark, run, job.settings, request, is_dry_run=is_dry_run, numbering=numbering)
+        else:
+            done = requests.carry_out(job.spark, run, job.settings, request, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
+from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, SAME, TOPICS, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -52,7 +52,7 @@ class Topic:
         >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
         ('t@2', 't')
         """
-        return f"{self.name}@{self.incarnation}" if self.incarnation > 1 else self.name
+        return _stored_as(self.name, self.incarnation)
 
     @property
     def is_resumed(self) -> bool:
@@ -70,6 +70,7 @@ class Acceptance:
         checkpoint: Number of the checkpoint that starts here.
         lost: The offsets given up.
         starts: Where a new incarnation starts, by partition; None if the topic continues.
+        numbering: Whether a new incarnation continues the numbering: same or new; None if the topic continues.
         load_seq: The load in the ledger that records the decision.
         reason: Why it was accepted.
         accepted_by: Who accepted it.
@@ -80,6 +81,7 @@ class Acceptance:
     checkpoint: int
     lost: Sequence[LostRange]
     starts: Mapping[int, int] | None
+    numbering: str | None
     load_seq: int
     reason: str
     accepted_by: str
@@ -125,6 +127,25 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     return found
 
 
+def continued(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The incarnations that continue the numbering of earlier ones, with these; all under their names in the tables.
+
+    >>> numbering = {1: None, 2: "same", 3: "same", 4: "new", 5: "same"}
+    >>> continued({"topic": "t", "incarnation": number, "numbering": each} for number, each in numbering.items())
+    (('t@2', ('t',)), ('t@3', ('t', 't@2')), ('t@5', ('t@4',)))
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for row in sorted(rows, key=lambda row: (row["topic"], row["incarnation"])):
+        if row["numbering"] == SAME:
+            before = _stored_as(row["topic"], row["incarnation"] - 1)
+            found[_stored_as(row["topic"], row["incarnation"])] = (*found.get(before, ()), before)
+    return tuple(found.items())
+
+
+def _stored_as(name: str, incarnation: int) -> str:
+    return f"{name}@{incarnation}" if incarnation > 1 else name
+
+
 def create(spark: SparkSession, run: Run) -> None:
     """Create the table."""
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
@@ -151,7 +172,7 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
     after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
     lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None
-    names = ("cause", "load_seq", "reason", "accepted_by")
+    names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
     _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
     return after
 
@@ -171,5 +192,5 @@ def _row(topic: Topic) -> dict[str, object]:
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of 0.2 gets its new column
+        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of an earlier version gets its new columns
         tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.contracts.bronze import LostRange, plain_topic
+from lakehouse.contracts.bronze import NEW, LostRange, plain_topic
 
 if TYPE_CHECKING:
     from lakehouse.contracts.silver import Stream
@@ -55,7 +55,11 @@ class Cutover:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A topic break that an operator accepted. The tables name the topic `stored_as` before, and `goes_on_as` from then on."""
+    """A topic break that an operator accepted. The tables name the topic `stored_as` before, and `goes_on_as` from then on.
+
+    `numbering` is same if what goes on continues the numbering of `stored_as`; new is omitted in JSON, so that old claims
+    serialize unchanged.
+    """
 
     topic: str
     stored_as: str
@@ -65,6 +69,7 @@ class Accepted:
     old_topic_id: str | None
     new_topic_id: str | None
     lost: tuple[LostRange, ...] = ()
+    numbering: str = NEW
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ class Request:
         """The request as the JSON that the ledger stores."""
         found = asdict(self)
         found["swap"] = found.pop("cutover")
+        if self.accepted is not None and self.accepted.numbering == NEW:
+            del found["accepted"]["numbering"]
         return json.dumps(found, sort_keys=True)
 
     @classmethod
