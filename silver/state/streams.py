@@ -85,7 +85,7 @@ class Streams:
         for topic, earlier in continues:
             producers = {stream[2] for stream in streams if stream[0] == topic and stream[2] is not None}
             partitions = {stream[:2] for stream in self.watermarks.rows if stream[0] in earlier} if producers else set()
-            before = {(*place, producer) for place in partitions for producer in producers}
+            before: set[Stream] = {(*place, producer) for place in partitions for producer in producers}
             unknown = before - self._looked_up - self.watermarks.rows.keys()
             self._looked_up |= unknown
             self._unless_retired(unknown)
