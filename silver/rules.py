@@ -130,6 +130,15 @@ class Rules(Reading):
         plain = plain_topic(topic)
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
 
+    def linked(self, topic: str) -> frozenset[str]:
+        """The other incarnations whose numbering a topic shares, as the tables name them.
+
+        >>> Rules(_NONE, continues=(("t@2", ("t",)), ("t@4", ("t@3",)))).linked("t")
+        frozenset({'t@2'})
+        """
+        shared = ({later, *earlier} for later, earlier in self.continues)
+        return frozenset().union(*(names for names in shared if topic in names)) - {topic}
+
     def keeping(self, before: Rules | None) -> Rules:
         """The rules with those of an earlier load for topics that are no longer decided: Silver still holds their records."""
         decided = self.decided_topics

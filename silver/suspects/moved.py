@@ -153,7 +153,7 @@ class Moved:
             watermarks: The watermarks before the load, retired streams included.
             out: What the chunks before kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
-        wanted, nth = self.wanted(keys, watermarks)
+        wanted, nth = self.wanted(keys, watermarks) if self._earlier else (keys.slice(0, 0), np.zeros(0, np.int64))
         if not len(wanted):
             return keys
         kind = np.zeros(len(keys), np.int64)
@@ -228,6 +228,23 @@ class Moved:
         """The records of earlier incarnations that this load has accepted, in some ranges of sequences."""
         rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
         return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
+
+
+def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
+    """The numbers of those rejects that Silver holds in another incarnation with the same numbering."""
+    linked = {topic: rules.linked(topic) for topic in pc.unique(rows["topic"]).to_pylist()}
+    named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
+    named = named.select(["topic", "producer", "epoch", "first_sequence"]).rename_columns(list(NUMBER)).cast(_TYPES)
+    others = [_under(named, topic, other) for topic, names in linked.items() for other in names]
+    keys = pa.concat_tables([named.slice(0, 0), *others])
+    if not keys.num_rows:
+        return set()
+    numbers = frames.of_arrow(silver.sparkSession, keys.group_by(list(NUMBER)).aggregate([]))
+    low, high = pc.min_max(keys["sequence"]).as_py().values()
+    near = silver.where(F.col("topic").isin(*pc.unique(keys["topic"]).to_pylist()) & F.col("sequence").between(low, high))
+    found = _numbered(near, numbers, lambda _: F.lit(None)).toArrow()
+    held = set(tuples_of(found, NUMBER))
+    return {(topic, *number) for topic, names in linked.items() for other, *number in held if other in names}
 
 
 def _ranges(

@@ -90,10 +90,17 @@ class Reference:
                 continue
             if kind == "discard":
                 self.states[record.place] = "discarded"
-            elif record.sequence is not None and record.key not in self._kept:
+            elif record.sequence is not None and record.key not in self._kept and not self._is_kept_elsewhere(record):
                 self.states[record.place] = "released"
                 self._raise(record)
                 self._keep(record, "late")
+
+    def _is_kept_elsewhere(self, record: Seen) -> bool:
+        """Whether Silver holds the number in another incarnation with the same numbering."""
+        groups = ({later, *earlier} for later, earlier in self.continues.items())
+        linked = {topic for group in groups if record.topic in group for topic in group} - {record.topic}
+        kept = {(topic, producer, epoch, sequence) for (topic, _, producer), epoch, sequence in self._kept}
+        return any((topic, record.producer, record.epoch, record.sequence) in kept for topic in linked)
 
     def _raise(self, record: Seen) -> None:
         """Move the watermark to the record, if it lies above."""
