@@ -12,13 +12,14 @@ from bronze.kafka.metadata import LookError
 from bronze.progress import position, topic_breaks
 from bronze.progress.topic_breaks import NUMBERINGS, Break
 from bronze.progress.topic_registry import Acceptance, write_accepted
-from lakehouse.contracts.bronze import NEW, RECREATED, SAME
+from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
 from lakehouse.errors import SourceError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines.operate import requests
+from silver.state import watermarks
 from silver.state.request import Accepted, Request
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
 
     Raises:
         UsageError: The topic is not one of kafka.topics, or was never read. Or it is another one, and nobody said whether it
-            has the same numbering.
+            has the same numbering; or it cannot have that, because an epoch was declared which no record carries.
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
@@ -75,6 +76,8 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     if found is None:
         return told
     chosen = _chosen(found, numbering)
+    if chosen == SAME:
+        _require_epochs_in_records(spark, run, topic)
     accepted = _accepted(found, chosen)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -128,6 +131,18 @@ def _chosen(found: Break, numbering: str | Choose | None) -> str | None:
         expected="--same-numbering or --new-numbering",
         next_step=NUMBERINGS + (" A log that lost its end has the same numbering." if found.is_cut else ""),
     )
+
+
+def _require_epochs_in_records(spark: SparkSession, run: Run, topic: str) -> None:
+    declared = [stream for stream in watermarks.read(spark, run).declared if plain_topic(stream[0]) == topic]
+    if declared:
+        raise UsageError(
+            "An epoch was declared for this topic, and no record carries it: a copy's numbers are not those in Silver.",
+            where=f"topic {topic}",
+            observed=f"{len(declared)} streams with a declared epoch",
+            expected="none",
+            next_step="Go on with --new-numbering, or rebuild Silver with an `epoch` that the records carry.",
+        )
 
 
 def _accepted(found: Break, numbering: str | None) -> Accepted:

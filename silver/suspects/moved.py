@@ -44,6 +44,7 @@ _TYPES = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.s
 _KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
 _ERASED_LATER = f"{ERASED}later"
 """The content of a known record that was erased after the load: it was compared then."""
+_MOST_RANGES = 512
 _SETTLED = (None, DUPLICATE, COLLISION)
 _FREE, _DUPLICATE, _COLLISION = range(len(_SETTLED))
 
@@ -69,7 +70,7 @@ def settle(records: pa.Table, known: pa.Table) -> Numbers:
     number, same = row_codes(both, NUMBER), row_codes(both, schema.names)
     content, contents = codes(both["content_sha256"])
     is_erased, was_collision, is_later = (
-        np.array([is_so(text) for text in contents.to_pylist()], bool)[content]
+        np.array([*map(is_so, contents.to_pylist()), False], bool)[content]  # the last one is that of null
         for is_so in (_is_erased, _was_collision, _ERASED_LATER.__eq__)
     )
     of_known = number[count:]
@@ -248,13 +249,20 @@ def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tu
 
 
 def _ranges(
-    records: pa.Table, of_topic: Mapping[str, Sequence[str]], partitions: Iterable[tuple[str, int]]
+    records: pa.Table, of_topic: Mapping[str, Sequence[str]], partitions: Sequence[tuple[str, int]]
 ) -> Iterator[pruning.Range]:
     """Sequence ranges that cover some records, in every partition of the incarnations that they continue."""
     spans = records.rename_columns({"sequence": "first_sequence"})
     spans = spans.append_column("last_sequence", spans["first_sequence"])
     one = spans.set_column(spans.column_names.index("partition"), "partition", pa.repeat(pa.scalar(0, pa.int32()), len(spans)))
-    for topic, _, epoch, first, last in pruning.ranges(one):
+    found = pruning.ranges(one)
+    if len(found) * len(partitions) > _MOST_RANGES:
+        whole: dict[tuple[str, int], tuple[int, int]] = {}
+        for topic, _, epoch, first, last in found:
+            known = whole.get((topic, epoch), (first, last))
+            whole[topic, epoch] = (min(first, known[0]), max(last, known[1]))
+        found = [(topic, 0, epoch, *span) for (topic, epoch), span in whole.items()]
+    for topic, _, epoch, first, last in found:
         yield from ((*place, epoch, first, last) for place in partitions if place[0] in of_topic[topic])
 
 

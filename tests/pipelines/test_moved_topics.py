@@ -56,7 +56,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     send(servers, name, sequenced(110, 50, 111))
     assert counts(load(job)) == (1, 2, 0, 0)
 
-    rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS) if row["topic"] != other)
+    rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS, "offset") if row["topic"] != other)
     assert rows == Counter(range(1, 112))
     claims = {row["load_seq"]: Rules.from_json(row["rules"]).continues for row in read(spark, run, SILVER_LOADS, "load_seq")}
     assert list(claims.values()) == [(), (), ((f"{name}@2", (name,)),), ((f"{name}@2", (name,)),)]
@@ -92,7 +92,7 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
     steps.claim(spark, run, planned)  # and here the process dies
     repeated = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([3], (5, 90, 0, 0))
-    assert len(read(spark, run, SILVER_RECORDS)) == 105
+    assert len(read(spark, run, SILVER_RECORDS, "offset")) == 105
 
 
 def sent_by(producer: str, *sequences: int, partition: int = 0, epoch: int = 0) -> list[Sent]:
@@ -134,7 +134,7 @@ def test_producers_over_other_partitions_move_twice_and_nothing_is_doubled(
 
     released = medallion.decide(job, Request("release", "seen", "ann"))
     assert (released["classes"], released["left"]) == ({"late": 1}, {"already_kept": 1})
-    numbers = [(row["producer"], row["epoch"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS)]
+    numbers = [(row["producer"], row["epoch"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS, "offset")]
     of_a = [("a", 0, sequence) for sequence in range(1, 9)]
     assert sorted(numbers) == sorted(
         [*of_a, *(("b", 0, each) for each in (1, 2, 3)), *(("b", 1, each) for each in (1, 2, 3, 4))]
