@@ -1,5 +1,6 @@
 """Topics that move, on a real broker: created again, over other partitions, cut at the end; nothing is doubled or lost."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -60,6 +61,8 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     assert rows == Counter(range(1, 112))
     claims = {row["load_seq"]: Rules.from_json(row["rules"]).continues for row in read(spark, run, SILVER_LOADS, "load_seq")}
     assert list(claims.values()) == [(), (), ((f"{name}@2", (name,)),), ((f"{name}@2", (name,)),)]
+    (asked,) = {row["request"] for row in read(spark, run, SILVER_LOADS, "load_seq") if row["request"] is not None}
+    assert json.loads(asked)["accepted"]["numbering"] == "same"
     assert medallion.verify(job, is_deep=True)["ok"]
     rebuilt = medallion.rebuild(job, is_applied=False, reason="trial", by="ann")
     assert rebuilt["changes"] == []
