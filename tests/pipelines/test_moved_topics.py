@@ -51,7 +51,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     accepted = accept(job, name, numbering="same")
     assert (accepted["stored_as"], accepted["numbering"], accepted["is_cut"]) == (f"{name}@2", "same", False)
 
-    result = medallion.run(job)
+    result: Any = medallion.run(job)
     assert counts(result) == (10, 100, 0, 0)
     assert result["gold"]["records"] == 10
     send(servers, name, sequenced(110, 50, 111))
@@ -93,7 +93,7 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
     planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
     assert planned is not None
     steps.claim(spark, run, planned)  # and here the process dies
-    repeated = medallion.run(job, "silver")
+    repeated: Any = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([3], (5, 90, 0, 0))
     assert len(read(spark, run, SILVER_RECORDS, "offset")) == 105
 
