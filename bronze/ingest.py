@@ -35,7 +35,7 @@ from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS, unsupported
-from lakehouse.errors import OffsetsExpiredError
+from lakehouse.errors import OffsetsExpiredError, TopicRecreatedError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import storage_errors
@@ -207,7 +207,7 @@ def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
-    if isinstance(told, OffsetsExpiredError):
+    if isinstance(told, OffsetsExpiredError | TopicRecreatedError):
         return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), told)
     return told
 

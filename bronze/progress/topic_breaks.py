@@ -136,11 +136,11 @@ def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
     except LookError as unknown:
         run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
+    if isinstance(error, TopicRecreatedError):
+        cut = [each for each in breaks if each is not None and each.is_cut]
+        return _cut(error, cut) if cut else error
     expired = [each for each in breaks if each is not None and each.cause == EXPIRED]
-    if expired:
-        return _exact(error, expired)
-    cut = [each for each in breaks if each is not None and each.is_cut]
-    return _cut(error, cut) if cut and isinstance(error, TopicRecreatedError) else error
+    return _exact(error, expired) if expired else error
 
 
 def _cut(error: SourceError, cut: Iterable[Break]) -> TopicRecreatedError:
