@@ -31,7 +31,7 @@ from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS, unsupported
-from lakehouse.errors import OffsetsExpiredError
+from lakehouse.errors import OffsetsExpiredError, TopicRecreatedError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import storage_errors
@@ -177,7 +177,7 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     translated = failure(error, kafka, standing.checkpoint.folder)
-    if isinstance(translated, OffsetsExpiredError):
+    if isinstance(translated, OffsetsExpiredError | TopicRecreatedError):
         return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), translated)
     return translated
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
+from bronze.progress import topic_registry
 from lakehouse.contracts.bronze import of_last_incarnations
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
@@ -90,7 +91,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     started = time.monotonic()
     misfits = _KeptMisfits(run.report)
     run = replace(run, report=misfits)
-    rules = Rules.of(settings)
+    rules = rules_of(spark, run, settings)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
@@ -115,6 +116,15 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     }
 
 
+def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
+    """The rules of the config, and which incarnations of topics continue the numbering of earlier ones."""
+    rules, table = Rules.of(settings), run.table(BRONZE_TOPICS)
+    if not tables.exists(spark, table) or "numbering" not in spark.read.table(table.sql).columns:
+        return rules
+    rows = small_tables.read(spark, table, ("topic", "incarnation", "numbering"))
+    return replace(rules, continues=topic_registry.continued(rows))
+
+
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
     """The topics that Bronze has ever read and the config does not name."""
     table = run.table(BRONZE_TOPICS)
@@ -135,7 +145,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     Raises:
         TableMissingError: Bronze has not been written yet.
     """
-    recovered = recover.recover(spark, run, Rules.of(settings))
+    recovered = recover.recover(spark, run, rules_of(spark, run, settings))
     return {**previewed(spark, run, settings, recovered), "other_topics": _other_topics(spark, run, settings)}
 
 
@@ -144,7 +154,7 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
 
     Tables of an earlier version are checked for their columns only.
     """
-    rules = Rules.of(settings)
+    rules = rules_of(spark, run, settings)
     require_tables(spark, run, rules)
     if are_of_earlier_version(spark, run):
         return
@@ -161,7 +171,7 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
     """What the next load would do from a recovered state; see `preview`."""
-    rules = Rules.of(settings)
+    rules = rules_of(spark, run, settings)
     if recovered.open_claim is not None:
         if recovered.cutover is not None:
             raise cutover.unfinished(run, recovered.open_claim[0])
@@ -192,7 +202,7 @@ def require_others_let_in(
 ) -> None:
     """Raise BreakerOpenError if the breaker opens on the next load, unless the stream's own records are a reason for it."""
     most = settings.silver.max_records_per_load
-    planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings), most=most)
+    planned = planner.plan(spark, run, rules_of(spark, run, settings), recovered, limits(settings), most=most)
     if planned is None:
         return
     allowed = shares(settings)

@@ -93,9 +93,15 @@ def plan(job: Job) -> dict[str, object]:
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(job.spark, run, job.settings)}
 
 
-def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`."""
-    carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
+def decide(
+    job: Job, request: Request, *, is_dry_run: bool = False, numbering: str | accept_topic.Choose | None = None
+) -> dict[str, object]:
+    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
+
+    `numbering` is of a topic that is accepted.
+    """
+    accept = partial(accept_topic.carry_out, numbering=numbering)
+    carry_out = accept if request.kind == ACCEPT else requests.carry_out
     return _alone(job, partial(carry_out, request=request, is_dry_run=is_dry_run))
 
 

@@ -58,6 +58,8 @@ SEGMENT = pa.schema(
         ("content_sha256", pa.string()),
     ]
 )
+SETTLED = "settled"
+"""The column of key columns with the class of a record where an earlier incarnation settles it, see `silver.suspects.moved`."""
 REJECT = pa.schema(
     [
         *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),

@@ -21,7 +21,7 @@ Undecodable = Literal["quarantine", "accept"]
 
 _LONGEST = 250
 _NONE = Source("offset")
-_OMITTED = ("written", "own")
+_OMITTED = ("written", "own", "continues")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
 
 
@@ -92,7 +92,8 @@ class Rules(Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
     `topics` and `own` override policies and readings of single topics. The load decides the records of `decided_topics`, in any
-    incarnation; None for all that Bronze holds.
+    incarnation; None for all that Bronze holds. `continues` lists each incarnation with the earlier ones whose numbering it
+    continues, as the tables name them.
     """
 
     max_jump: int | None = None
@@ -101,6 +102,7 @@ class Rules(Reading):
     topics: tuple[tuple[str, Policy], ...] = ()
     decided_topics: tuple[str, ...] | None = None
     own: tuple[tuple[str, Reading], ...] = ()
+    continues: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -126,6 +128,15 @@ class Rules(Reading):
         """Return the rules for the records of a topic, in any incarnation, without `own`."""
         plain = plain_topic(topic)
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
+
+    def linked(self, topic: str) -> frozenset[str]:
+        """The other incarnations whose numbering a topic shares, as the tables name them.
+
+        >>> Rules(_NONE, continues=(("t@2", ("t",)), ("t@4", ("t@3",)))).linked("t")
+        frozenset({'t@2'})
+        """
+        shared = ({later, *earlier} for later, earlier in self.continues)
+        return frozenset().union(*(names for names in shared if topic in names)) - {topic}
 
     def keeping(self, before: Rules | None) -> Rules:
         """Add an earlier load's rules for topics that are no longer decided: Silver still holds their records."""
@@ -217,4 +228,5 @@ class Rules(Reading):
             topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
             decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
             own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
+            continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
         )

@@ -43,7 +43,8 @@ WENT_BACK = _failure(
     "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
     "the topic that Bronze was read from",
     "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
-    "`tidemark topic accept TOPIC --reason ...`. If only kafka.starting_offsets was too high for a first run, correct it "
+    "`tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "
+    "--new-numbering. If only kafka.starting_offsets was too high for a first run, correct it "
     "and remove the folder {checkpoint}.",
     TopicRecreatedError,
 )
@@ -53,7 +54,8 @@ GONE = _failure(
     "A topic or partition that Bronze was read from is gone.",
     "every partition that was read before",
     "If the topic is meant to be gone, remove it from kafka.topics: the next run goes on with the others. If it was created "
-    "again: `tidemark topic accept TOPIC --reason ...`.",
+    "again: `tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "
+    "--new-numbering.",
 )
 EXPIRED = _failure(
     r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 
+NUMBERINGS = (
+    "With --same-numbering the new topic continues the old one: a record whose number was accepted before with the same key "
+    "and value is a duplicate, with other content a collision. A number must then name one record of its producer in the whole "
+    "topic. With --new-numbering every record counts as new, whatever its number."
+)
+
+
 @dataclass(frozen=True)
 class Break:
     """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired."""
@@ -35,6 +42,22 @@ class Break:
     topic_id: str | None
     lost: tuple[LostRange, ...] = ()
     starts: Mapping[int, int] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the topic is the same one, and its log lost records that Bronze has read."""
+        return self.cause == RECREATED and self.topic_id is not None and self.topic_id == self.topic.topic_id
+
+    @property
+    def what(self) -> str:
+        """The break in words."""
+        if self.is_cut:
+            return "The topic is the same one, but its log lost its end: records that Bronze has read."
+        return (
+            "The topic was deleted and created anew."
+            if self.cause == RECREATED
+            else "Kafka lost records before they were read."
+        )
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
@@ -46,7 +69,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
-            next_step=_accept(others),
+            next_step=f"{_accept(others, '--same-numbering ')}. {NUMBERINGS}",
         )
 
 
@@ -76,21 +99,38 @@ def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standin
     if left := sorted(set(standing.checkpoint.planned or ()) - set(kafka.topics)):
         raise refusal(GONE, f"kafka.topics does not name {', '.join(left)}", kafka, folder)
     breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, standing, name)) is not None]
-    if back := [each.topic.name for each in breaks if each.cause == RECREATED]:
-        raise refusal(WENT_BACK, f"topic {', '.join(back)}", kafka, folder)
+    if back := [each for each in breaks if each.cause == RECREATED]:
+        error = refusal(WENT_BACK, f"topic {', '.join(each.topic.name for each in back)}", kafka, folder)
+        raise _cut(error, back) if all(each.is_cut for each in back) else error
     if breaks:
         raise _exact(refusal(EXPIRED_OFFSETS, "", kafka, folder), breaks)
 
 
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
-    """Add the exact lost ranges to the error of a read; return it unchanged if they cannot be determined."""
+    """Add what Kafka lost to the error of a read; return it unchanged if that cannot be determined."""
     try:
         breaks = [find(spark, run, kafka, standing, name) for name in kafka.topics if name in standing.topics]
     except LookError as unknown:
         run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
+    if isinstance(error, TopicRecreatedError):
+        cut = [each for each in breaks if each is not None and each.is_cut]
+        return _cut(error, cut) if cut else error
     expired = [each for each in breaks if each is not None and each.cause == EXPIRED]
     return _exact(error, expired) if expired else error
+
+
+def _cut(error: SourceError, cut: Iterable[Break]) -> TopicRecreatedError:
+    commands = _commands((each.topic.name for each in cut), "--same-numbering ")
+    return TopicRecreatedError(
+        "A topic's log lost its end, records that Bronze has read; the topic is the same one. Nothing was read: new records "
+        "have offsets that are known.",
+        where=error.where,
+        observed=error.observed,
+        expected=error.expected,
+        next_step=f"To go on with what there is: {commands}. What Silver holds of it is then a duplicate. With --new-numbering "
+        "it would count as new.",
+    )
 
 
 def _exact(error: SourceError, expired: Iterable[Break]) -> SourceError:
@@ -123,6 +163,9 @@ def _lost_text(topic: str, lost: LostRange) -> str:
     return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all, are gone"
 
 
-def _accept(topics: Iterable[str]) -> str:
-    commands = " ".join(f"`tidemark topic accept {name} --reason ...`" for name in topics)
-    return f"To go on with what there is, and have the loss kept in the ledger: {commands}"
+def _accept(topics: Iterable[str], options: str = "") -> str:
+    return f"To go on with what there is, and have the loss kept in the ledger: {_commands(topics, options)}"
+
+
+def _commands(topics: Iterable[str], options: str = "") -> str:
+    return " ".join(f"`tidemark topic accept {name} {options}--reason ...`" for name in topics)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
+from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, SAME, TOPICS, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -43,7 +43,7 @@ class Topic:
         >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
         ('t@2', 't')
         """
-        return f"{self.name}@{self.incarnation}" if self.incarnation > 1 else self.name
+        return _stored_as(self.name, self.incarnation)
 
     @property
     def is_resumed(self) -> bool:
@@ -53,13 +53,14 @@ class Topic:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How reading continues after a break, and who decided it. `starts` is None unless the topic was recreated."""
+    """How reading continues after a break, and who decided it. `starts` and `numbering` are None unless it was recreated."""
 
     cause: str
     topic_id: str | None
     checkpoint: int
     lost: Sequence[LostRange]
     starts: Mapping[int, int] | None
+    numbering: str | None
     load_seq: int
     reason: str
     accepted_by: str
@@ -100,6 +101,25 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     return found
 
 
+def continued(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The incarnations that continue the numbering of earlier ones, with these; all under their names in the tables.
+
+    >>> numbering = {1: None, 2: "same", 3: "same", 4: "new", 5: "same"}
+    >>> continued({"topic": "t", "incarnation": number, "numbering": each} for number, each in numbering.items())
+    (('t@2', ('t',)), ('t@3', ('t', 't@2')), ('t@5', ('t@4',)))
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for row in sorted(rows, key=lambda row: (row["topic"], row["incarnation"])):
+        if row["numbering"] == SAME:
+            before = _stored_as(row["topic"], row["incarnation"] - 1)
+            found[_stored_as(row["topic"], row["incarnation"])] = (*found.get(before, ()), before)
+    return tuple(found.items())
+
+
+def _stored_as(name: str, incarnation: int) -> str:
+    return f"{name}@{incarnation}" if incarnation > 1 else name
+
+
 def create(spark: SparkSession, run: Run) -> None:
     """Create the table."""
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
@@ -122,7 +142,7 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
     after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
     lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None
-    names = ("cause", "load_seq", "reason", "accepted_by")
+    names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
     _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
     return after
 
@@ -142,5 +162,5 @@ def _row(topic: Topic) -> dict[str, object]:
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of 0.2 gets its new column
+        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of an earlier version gets its new columns
         tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

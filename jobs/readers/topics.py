@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
 from jobs.readers import database as query
-from lakehouse.contracts.bronze import RECREATED
+from lakehouse.contracts.bronze import RECREATED, SAME
 from lakehouse.escape import printable
 from lakehouse.table import BRONZE_TOPICS
 
@@ -60,6 +60,8 @@ def _what(done: dict[str, Any]) -> str:
     if done["cause"] == RECREATED:
         stored_as = printable(done["stored_as"])
         ids = f"topic id {done['new_topic_id']} instead of {done['old_topic_id']}"
-        return f"topic {printable(done['topic'])} is another one ({ids}); its records are stored as {stored_as}."
+        cut = "is the same one, and its log lost its end" if done["is_cut"] else f"is another one ({ids})"
+        how = "with the same numbering" if done["numbering"] == SAME else "with a new numbering"
+        return f"topic {printable(done['topic'])} {cut}; its records are stored as {stored_as}, {how}."
     count = sum(each["last_offset"] - each["first_offset"] + 1 for each in done["lost"])
     return f"{count:,} offsets of topic {printable(done['topic'])} are lost ({ranges(done['lost'])})."

@@ -72,6 +72,9 @@ BEGUN = "begun"
 RECREATED = "recreated"
 EXPIRED = "expired"
 """Causes of a row in `bronze_topics`: reading the topic began, or an operator accepted a break of it."""
+SAME = "same"
+NEW = "new"
+"""Whether a new incarnation continues the numbering of the one before."""
 
 TOPICS = Contract(
     BRONZE_TOPICS,
@@ -95,6 +98,13 @@ TOPICS = Contract(
             STARTS,
             "The offset where reading of each partition starts, decided once; a partition that is not listed starts at 0, or "
             "Bronze had records of it. Null where the row before of the same incarnation says it, and in rows of 0.2",
+            is_added_later=True,
+        ),
+        Column(
+            "numbering",
+            "string",
+            "Of recreated: same, where the incarnation continues the numbering of the one before; new, where its numbers say "
+            "nothing about the old ones; else null",
             is_added_later=True,
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -9,38 +10,53 @@ from pyspark.sql import functions as F
 
 from bronze.kafka.metadata import LookError
 from bronze.progress import position, topic_breaks
+from bronze.progress.topic_breaks import NUMBERINGS, Break
 from bronze.progress.topic_registry import Acceptance, write_accepted
-from lakehouse.contracts.bronze import RECREATED
+from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
 from lakehouse.errors import SourceError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines.operate import requests
+from silver.state import watermarks
 from silver.state.request import Accepted, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bronze.progress.position import Standing
-    from bronze.progress.topic_breaks import Break
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka, Settings
 
 
-def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
+Choose = Callable[[Break], str | None]
+"""Returns whether a recreated topic has the same or a new numbering; None if nobody says so."""
+
+
+def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses the numbering
+    spark: SparkSession,
+    run: Run,
+    settings: Settings,
+    request: Request,
+    *,
+    is_dry_run: bool,
+    numbering: str | Choose | None = None,
+) -> dict[str, object]:
     """Find what broke a topic, write the acceptance to the ledger, and let Bronze read on.
 
     The claim comes first, so the ledger always knows what Bronze goes on without. A repeat after a crash finds its load and
     does the rest. The next run starts a new checkpoint after what Bronze holds. A recreated topic goes on as `name@2` from
-    its beginning, as a stream of its own.
+    its beginning, as a stream of its own. Its `numbering` is same or new, or a function that chooses; see docs/rule.md.
 
     Returns:
         kind (accept); topic; cause: recreated, expired, or None if nothing is broken; stored_as, the topic's name in the
-        tables from now on; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
+        tables from now on; numbering: same, new, or None unless recreated; is_cut: whether it is the same topic, whose log
+        lost its end; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
 
     Raises:
-        UsageError: The topic is not one of kafka.topics, or was never read.
+        UsageError: The topic is not one of kafka.topics, or was never read. Or it is another one, and nobody said whether it
+            has the same numbering; or it cannot have that, because an epoch was declared which no record carries.
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
@@ -49,7 +65,10 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
         return result
-    accepted = _accepted(found)
+    chosen = _chosen(found, numbering)
+    if chosen == SAME:
+        _require_epochs_in_records(spark, run, topic)
+    accepted = _accepted(found, chosen)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
     if kept is None:
@@ -57,13 +76,14 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:
-        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost, found.starts)
+        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost, found.starts, chosen)
         write_accepted(spark, run, found.topic, Acceptance(*names, load_seq, request.reason, request.requested_by))
         run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
         crash_point("topic.accepted")
     ids = {"old_topic_id": found.topic.topic_id, "new_topic_id": found.topic_id}
     lost = [asdict(each) for each in found.lost]
-    return {**result, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
+    result |= {"cause": found.cause, "stored_as": accepted.goes_on_as, "numbering": chosen, "is_cut": found.is_cut}
+    return {**result, **ids, "lost": lost, "load_seq": load_seq}
 
 
 def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic: str) -> Break | None:
@@ -88,13 +108,40 @@ def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic:
         ) from None
 
 
-def _accepted(found: Break) -> Accepted:
+def _chosen(found: Break, numbering: str | Choose | None) -> str | None:
+    """The numbering of a recreated topic; None if the topic continues."""
+    if found.cause != RECREATED:
+        return None
+    chosen = numbering(found) if callable(numbering) else numbering
+    if chosen in (SAME, NEW):
+        return chosen
+    raise UsageError(
+        f"{found.what} Nothing was written: it is not known whether its numbers are the old ones.",
+        where=f"topic {found.topic.name}",
+        expected="--same-numbering or --new-numbering",
+        next_step=NUMBERINGS + (" A log that lost its end has the same numbering." if found.is_cut else ""),
+    )
+
+
+def _require_epochs_in_records(spark: SparkSession, run: Run, topic: str) -> None:
+    declared = [stream for stream in watermarks.read(spark, run).declared if plain_topic(stream[0]) == topic]
+    if declared:
+        raise UsageError(
+            "An epoch was declared for this topic, and no record carries it: a copy's numbers are not those in Silver.",
+            where=f"topic {topic}",
+            observed=f"{len(declared)} streams with a declared epoch",
+            expected="none",
+            next_step="Go on with --new-numbering, or rebuild Silver with an `epoch` that the records carry.",
+        )
+
+
+def _accepted(found: Break, numbering: str | None) -> Accepted:
     topic = found.topic
     is_other = found.cause == RECREATED
     incarnation = topic.incarnation + is_other
     goes_on_as = f"{topic.name}@{incarnation}" if is_other else topic.stored_as
     ids = (topic.topic_id, found.topic_id)
-    return Accepted(topic.name, topic.stored_as, found.cause, incarnation, goes_on_as, *ids, found.lost)
+    return Accepted(topic.name, topic.stored_as, found.cause, incarnation, goes_on_as, *ids, found.lost, numbering or NEW)
 
 
 def _kept(spark: SparkSession, run: Run, accepted: Accepted) -> tuple[int, Request] | None:

@@ -68,7 +68,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         BreakerOpenError: Records before a new epoch were not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
-    rules = Rules.of(settings)
+    rules = bronze_to_silver.rules_of(spark, run, settings)
     if request.accepted is None:  # a topic can break before Silver's first load
         tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
     undecided = 0 if request.erase is None or is_dry_run else _undecided(spark, run, request.erase)
@@ -137,7 +137,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
 
     A claimed load counts as finished. After a claimed restore or rebuild, the watermarks are known only once it is.
     """
-    rules = Rules.of(settings)
+    rules = bronze_to_silver.rules_of(spark, run, settings)
     recovered = recover.recover(spark, run, rules)
     if recovered.cutover is not None:
         recovered = _recovered(spark, run, rules, is_dry_run=False)

@@ -14,6 +14,7 @@ from lakehouse.delta import small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from pipelines import bronze_to_silver
 from pipelines.recover import shadows
 from silver.audit import ledger_checks
 from silver.load import cutover
@@ -73,7 +74,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     """
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
-    rules = Rules.of(settings).keeping(last_rules(spark, run))
+    rules = bronze_to_silver.rules_of(spark, run, settings).keeping(last_rules(spark, run))
     # First: a load claimed from here on is not in the shadow, and stops the rebuild.
     highest = cutover.highest_load(spark, run)
     found = _steps(spark, run, rules, is_applied=is_applied)

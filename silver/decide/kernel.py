@@ -2,6 +2,7 @@
 
 Rule: docs/rule.md. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
 stream's watermark and above every earlier one of the load. Others of the same epoch are suspects, see `silver.suspects`.
+A record that an earlier incarnation of the topic settles has its class already, and no other record is decided by it.
 
 The columns are sorted by stream and offset once. A running maximum of each stream then decides all records at once: the values
 are replaced by their ranks, and each stream's ranks begin above those of the stream before. A jump raises no watermark,
@@ -17,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
 from silver.columns import NONE, before_of, codes, filled, lasts_of, row_codes, starts_of
-from silver.model import SEGMENT, tuples_of
+from silver.model import SEGMENT, SETTLED, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
-_KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY)
-_ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY = range(len(_KINDS))
+_KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY, DUPLICATE, COLLISION)
+_ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY, _DUPLICATE, _ = range(len(_KINDS))
 _ANY_STEP = 2**64 - 1
 _SMALL = 2**16
 """numpy sorts numbers of 16 bits in linear time."""
@@ -65,8 +66,8 @@ class Decided:
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects of an epoch whose sequences rise. And `goes_on`: whether it continues the last block of its stream in the
-            chunk before.
+            suspects, or of duplicates, of an epoch whose sequences rise. And `goes_on`: whether it continues the last block of
+            its stream in the chunk before.
         gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
             last_sequence.
         suspects: The suspects: the key (stream, epoch and sequence) and the offset of each, and the first one of its block.
@@ -97,7 +98,7 @@ def decide(
 
     Args:
         keys: A row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem. Texts may be
-            dictionaries. Epoch and sequence are 0 or more, or null.
+            dictionaries. Epoch and sequence are 0 or more, or null. Perhaps `settled`.
         watermarks: The watermark of each stream that has one.
         rules: The rules: each topic's `max_jump`, and whether it is contiguous.
         declared: The declared epoch of each stream that has one: it replaces those that were read.
@@ -127,7 +128,10 @@ def decide(
     kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
     counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
     stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
-    kind[counted], highest_epoch, highest = _classes(stream, epoch, sequence, known, max_step)
+    kind[counted] = rows.settled[counted]
+    is_free = rows.settled[counted] == NONE
+    free, of_free = counted[is_free], stream[is_free]
+    kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
 
     last_epoch, last_sequence = _before_each(stream, epoch, sequence, known)
     is_same = epoch == last_epoch
@@ -140,7 +144,7 @@ def decide(
     is_start = is_first | ~goes_on
     return Decided(
         pa.concat_tables([found.accepted(), found.blocks(is_start, goes_on)]),
-        found.gaps(counted[is_contiguous[stream]], highest_epoch[is_contiguous[stream]], highest[is_contiguous[stream]]),
+        found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
         *found.suspects(is_start),
         found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
         found.places(kind == _REPLAY),
@@ -200,6 +204,7 @@ class Rows(NamedTuple):
         epoch: Its epoch.
         sequence: Its sequence.
         problem: The number of its problem.
+        settled: The class that an earlier incarnation gives it, as an index of this module.
         problems: The problems.
     """
 
@@ -209,6 +214,7 @@ class Rows(NamedTuple):
     epoch: Numbers
     sequence: Numbers
     problem: Numbers
+    settled: Numbers
     problems: pa.Array
 
 
@@ -292,7 +298,7 @@ class _Classified(NamedTuple):
         rows, kind = self.rows, self.kind
         pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
-        rises = (kind == _SUSPECT) & (rows.epoch == epoch) & (rows.sequence > sequence)
+        rises = ((kind == _SUSPECT) | (kind == _DUPLICATE)) & (rows.epoch == epoch) & (rows.sequence > sequence)
         found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
         return found
 
@@ -377,10 +383,11 @@ def sort_keys(keys: pa.Table) -> Rows:
     stream, streams = _streams(keys)
     offset, epoch, sequence = (filled(keys[name]) for name in ("offset", "epoch", "sequence"))
     problem, problems = codes(keys["problem"])
+    settled = filled(pc.index_in(keys[SETTLED], pa.array(_KINDS))) if SETTLED in keys.column_names else np.full(len(keys), NONE)
     by_offset = np.argsort(offset, kind="stable")
     small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
     order = by_offset[np.argsort(small[by_offset], kind="stable")]
-    return Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], problems)
+    return Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], settled[order], problems)
 
 
 def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:

@@ -26,6 +26,7 @@ from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
 from silver.suspects.known_records import KnownRecords
+from silver.suspects.moved import Moved
 from silver.suspects.resolve import Suspects
 
 if TYPE_CHECKING:
@@ -118,8 +119,9 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     is_whole = pinned.counted is not None and pinned.counted <= limits.records
 
     def resolve_streams(chunk: pa.Table) -> Watermarks:
-        has_names = chunk["producer"].null_count < len(chunk)
-        return streams.resolve(streams_of(chunk) if has_names else (), is_whole=is_whole)
+        named = set(streams_of(chunk)) if chunk["producer"].null_count < len(chunk) else set()
+        streams.look_up(named, rules.continues)
+        return streams.resolve(named, is_whole=is_whole)
 
     def known_records() -> KnownRecords:
         return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks)
@@ -181,16 +183,20 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
         limits: How many suspects are compared at a time.
     """
     decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
+
     # A stream with a declared epoch always has a row here, see `silver.requests.watermark_changes`.
-    suspects = Suspects(
-        records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences)), known, limits
-    )
+    def extracted() -> DataFrame:
+        return watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
+
+    suspects = Suspects(records, extracted, known, limits)
+    moved = Moved(records, extracted, known, rules, load_seq=load_seq, limits=limits)
     summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
-    for keys in chunks:
+    for keys in moved.in_order(chunks):
         watermarks = resolve(keys)
-        chunk = decided.decide(keys, watermarks)
+        chunk = decided.decide(moved.settled(keys, watermarks, offsets["out"]), watermarks)
         segments = suspects.classify(chunk, decided.continued, offsets["out"])
+        moved.add(segments)
         late = decision.late_places(segments, rules)
         out = chunk.out.filter(pa.array(~share(chunk.out, late, decision.PLACE))) if late.num_rows else chunk.out
         found = {"out": out, "late": late, "replayed": chunk.replays}

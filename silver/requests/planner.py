@@ -55,7 +55,7 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
         choice = erase_key.select_rejects(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
         loads = erase_key.stream_loads(meant, choice, with_schemas(spark, run, meant, rules), streams)
     else:
-        choice = quarantine.select_rejects(spark, run, request, load_seq)
+        choice = quarantine.select_rejects(spark, run, request, load_seq, rules)
         resolved = streams.resolve({*model.streams_of(choice.rows), *model.streams_of(choice.in_gold)})
         loads = quarantine.stream_loads(choice, request.kind, resolved)
     if not loads:

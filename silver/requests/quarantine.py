@@ -38,7 +38,7 @@ from lakehouse.table import GOLD_REJECTS, SILVER_REJECTS
 from silver.model import REJECT
 from silver.state.ledger import StreamLoad, load_of
 from silver.state.tables import before_load
-from silver.suspects import resolve
+from silver.suspects import moved, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
+    from silver.rules import Rules
     from silver.state.plan import Plan
     from silver.state.request import RecordFilter, Request
     from silver.state.watermarks import Watermarks
@@ -65,22 +66,27 @@ class Choice:
     left: Mapping[str, int] = field(default_factory=dict)
 
 
-def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int) -> Choice:
-    """Choose what a release or discard settles. A repeat of the same load chooses the same."""
+def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int, rules: Rules) -> Choice:
+    """Choose what a release or discard settles. A repeat of the same load chooses the same.
+
+    A release keeps no sequence twice, in none of the incarnations with the same numbering.
+    """
     meant, in_gold = _held_in_silver(spark, run, request, load_seq), _held_in_gold(spark, run, request, load_seq)
     if request.kind != RELEASE:
         return Choice(meant, in_gold)
     left: Counter[str] = Counter()
-    taken = resolve.keys_of(spark, meant, before_load(spark, run, silver_records(), load_seq))
+    kept = before_load(spark, run, silver_records(), load_seq)
+    taken, elsewhere = resolve.keys_of(spark, meant, kept), moved.numbers_elsewhere(meant, kept, rules)
     rows = []
     for row in sorted(meant.to_pylist(), key=lambda row: (row["load_seq"], row["first_offset"])):
         key = (*stream_of(row), row["epoch"], row["first_sequence"])
         if None in key[-2:]:
             left[NO_SEQUENCE] += 1
-        elif key in taken:
+        elif key in taken or (key[0], *key[2:]) in elsewhere:
             left[ALREADY_KEPT] += 1
         else:
             taken.add(key)
+            elsewhere.update((other, *key[2:]) for other in rules.linked(row["topic"]))
             rows.append(row)
     return Choice(pa.Table.from_pylist(rows, REJECT), in_gold, left)
 

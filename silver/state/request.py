@@ -8,7 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.contracts.bronze import LostRange, plain_topic
+from lakehouse.contracts.bronze import NEW, LostRange, plain_topic
 
 if TYPE_CHECKING:
     from lakehouse.contracts.silver import Stream
@@ -55,7 +55,10 @@ class Cutover:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A topic break that an operator accepted. The topic is `stored_as` before it, and `goes_on_as` after it."""
+    """A topic break that an operator accepted. The topic is `stored_as` before it, and `goes_on_as` after it.
+
+    `numbering` is same if the topic continues the numbering of `stored_as`. JSON omits new, so old claims serialize unchanged.
+    """
 
     topic: str
     stored_as: str
@@ -65,6 +68,7 @@ class Accepted:
     old_topic_id: str | None
     new_topic_id: str | None
     lost: tuple[LostRange, ...] = ()
+    numbering: str = NEW
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ class Request:
         """Return the JSON that the ledger stores."""
         found = asdict(self)
         found["swap"] = found.pop("cutover")
+        if self.accepted is not None and self.accepted.numbering == NEW:
+            del found["accepted"]["numbering"]
         return json.dumps(found, sort_keys=True)
 
     @classmethod

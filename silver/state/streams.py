@@ -51,6 +51,7 @@ class Streams:
         self.watermarks = watermarks
         self._spark, self._run, self._limits = spark, run, limits or StreamLimits()
         self._new: set[Stream] = set()
+        self._looked_up: set[Stream] = set()
 
     @cached_property
     def _has_retired(self) -> bool:
@@ -68,12 +69,26 @@ class Streams:
         # A stream without a producer is a whole partition: Kafka bounds how many there are, and none is ever retired.
         unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
         unknown -= self._new
-        if unknown and self._has_retired:
-            self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
-            unknown.difference_update(self.watermarks.rows)
-        self._new |= unknown
+        self._new |= self._unless_retired(unknown)
         self._require_few(is_whole=is_whole)
         return self.watermarks
+
+    def look_up(self, streams: Collection[Stream], continues: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        """Look up where the producers of some streams were in earlier incarnations whose numbering the topic continues."""
+        for topic, earlier in continues:
+            producers = {stream[2] for stream in streams if stream[0] == topic and stream[2] is not None}
+            partitions = {stream[:2] for stream in self.watermarks.rows if stream[0] in earlier} if producers else set()
+            before: set[Stream] = {(*place, producer) for place in partitions for producer in producers}
+            unknown = before - self._looked_up - self.watermarks.rows.keys()
+            self._looked_up |= unknown
+            self._unless_retired(unknown)
+
+    def _unless_retired(self, unknown: set[Stream]) -> set[Stream]:
+        """Look up streams without a watermark; return those that were never retired."""
+        if not unknown or not self._has_retired:
+            return unknown
+        self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
+        return unknown - self.watermarks.rows.keys()
 
     def _require_few(self, *, is_whole: bool) -> None:
         by_topic: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import DUPLICATE, JUMP, STREAM, SUSPECT
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.interval_join import any_of, at
 from silver.columns import row_codes, share
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from silver.suspects.known_records import KnownRecords
 
 _LIMITS = Limits()
-_PLACE = ("topic", "partition", "offset")
+PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
 
@@ -66,14 +66,14 @@ class Suspects:
 
         Returns:
             The chunk's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
-            collisions and jumps have a `content_sha256`.
+            collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`.
         """
         found = chunk.segments
-        jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
-        parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))]
+        singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)
+        parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, COLLISION, SUSPECT]))))]
         self._compared.forget(continued.keys())
-        if jumps.num_rows:
-            parts.append(_hashed(self._records.sparkSession, jumps, self._records))
+        if singles.num_rows:
+            parts.append(_hashed(self._records.sparkSession, singles, self._records))
         if blocks.num_rows:
             parts.append(_segments(self._rows(chunk, continued, out), blocks))
         return pa.concat_tables(parts)
@@ -88,12 +88,12 @@ class Suspects:
             if continued:
                 above = part.filter(pa.array(~is_below))
                 kept = pa.concat_tables([kept, _earlier(above, continued, out, self._extracted())])
-            contents = _contents(spark, pa.concat_tables([part.select(_PLACE), kept.select(_PLACE)]), self._records)
-            own = _with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
+            contents = contents_of(spark, pa.concat_tables([part.select(PLACE), kept.select(PLACE)]), self._records)
+            own = with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
             before = _known(spark, earlier, part, is_below).toArrow()
             names = [*KEY, "content_sha256", "place"]
             known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
-            self._compared.add(_with_content(part, contents), known)
+            self._compared.add(with_content(part, contents), known)
         return self._compared.taken()
 
 
@@ -136,18 +136,18 @@ def _ranges(suspects: pa.Table) -> list[pruning.Range]:
     return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
 
 
-def _contents(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.Table:
+def contents_of(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.Table:
     """The content hash of the records at some places: topic, partition, offset and content_sha256."""
     spans = places.rename_columns(["topic", "partition", "first_offset"])
     near = records.where(pruning.offset_filter(spans.append_column("last_offset", spans["first_offset"])))
     rows = bitmaps.join(spark, near, bitmaps.blocks(places), "left_semi")
-    return rows.select(*_PLACE, content_sha256(rows)).toArrow()
+    return rows.select(*PLACE, content_sha256(rows)).toArrow()
 
 
-def _with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
+def with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
     """Rows with the content hash of their places."""
-    both = [rows.select(_PLACE), contents.select(_PLACE).cast(rows.select(_PLACE).schema)]
-    code = row_codes(pa.concat_tables(both), _PLACE)
+    both = [rows.select(PLACE), contents.select(PLACE).cast(rows.select(PLACE).schema)]
+    code = row_codes(pa.concat_tables(both), PLACE)
     nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a place that is lacking fails below
     nth[code[len(rows) :]] = np.arange(len(contents))
     return rows.append_column("content_sha256", contents["content_sha256"].take(pa.array(nth[code[: len(rows)]])))
@@ -166,16 +166,16 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     return found
 
 
-def _of_class(found: pa.Table, kind: str) -> pa.Table:
-    return found.filter(pc.equal(found["class"], kind))
+def _of_class(found: pa.Table, *kinds: str) -> pa.Table:
+    return found.filter(pc.is_in(found["class"], pa.array(kinds)))
 
 
-def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
-    """Jumps with their content hash: each is a single record."""
-    places = jumps.select(["topic", "partition", "first_offset"]).rename_columns(list(_PLACE))
-    hashed = _with_content(places, _contents(spark, places, records))["content_sha256"]
+def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Table:
+    """Segments of single records with their content hash."""
+    places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
+    hashed = with_content(places, contents_of(spark, places, records))["content_sha256"]
     column = SEGMENT.get_field_index("content_sha256")
-    return jumps.set_column(column, SEGMENT.field(column), hashed)
+    return singles.set_column(column, SEGMENT.field(column), hashed)
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import tidemark
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.delta.stored_files import files_of
-from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError
+from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError, UsageError
 from tests.scenario.cases import IN_S3, LET_IN, WHY, WRITES, as_json, differences
 from tests.scenario.conftest import Said, clean_logs
 from tests.scenario.corpus import ERASED
@@ -110,9 +110,12 @@ def test_a_topic_that_was_created_again_is_accepted(
     tell(made, "run", "--stage", "bronze", codes=(TopicRecreatedError.exit_code,))
     before = made.commits()
 
-    tell(made, "topic", "accept", topic, *WHY, "--dry-run")
+    refused = tell(made, "topic", "accept", topic, *WHY, codes=(UsageError.exit_code,))
+    assert "--same-numbering or --new-numbering" in refused.err
+    asked = ("topic", "accept", topic, "--same-numbering" if is_cleaned else "--new-numbering", *WHY)
+    tell(made, *asked, "--dry-run")
     assert made.commits() == before
-    accepted = tell(made, "topic", "accept", topic, *WHY, *([] if is_cleaned else ["--json"]))
+    accepted = tell(made, *asked, *([] if is_cleaned else ["--json"]))
 
     assert made.commits() != before
     assert topic in accepted.out

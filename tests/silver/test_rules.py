@@ -53,6 +53,7 @@ CLAIMED = {
     "policies": replace(BY_HEADER, late="quarantine"),
     "policies of topics": replace(BY_HEADER, topics=(("orders.v1", Policy(5, "accept")), ("a", Policy()))),
     "rules of topics": READ_OTHERWISE,
+    "incarnations with the same numbering": replace(BY_HEADER, continues=(("t@2", ("t",)), ("t@3", ("t", "t@2")))),
     **{
         f"written {nth}": replace(BY_HEADER, payload=Payload(each.format, "a INT"), written=each)
         for nth, each in enumerate(WRITTEN)
@@ -69,7 +70,7 @@ def test_a_claim_gives_the_rules_back_without_the_schemas_of_a_registry(rules: R
 
 def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() -> None:
     claimed = json.loads(BY_HEADER.to_json())
-    assert not {"own", "written"} & set(claimed)
+    assert not {"own", "written", "continues"} & set(claimed)
     assert "message" not in json.loads(replace(BY_HEADER, written=WRITTEN[0]).to_json())["written"]
     older = {name: value for name, value in claimed.items() if name != "topics"}  # before topics had policies
     assert Rules.from_json(json.dumps(older)) == BY_HEADER

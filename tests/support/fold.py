@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, SUSPECT, Ordinal, Stream
+from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, SUSPECT, Ordinal, Stream
 from silver.model import Range, Segment
 from silver.rules import Rules
 
@@ -15,6 +15,7 @@ class Arrival(NamedTuple):
     epoch: int | None
     sequence: int | None
     problem: str | None  # why the record is invalid; None for a valid one
+    settled: str | None = None  # its class if an earlier incarnation settles it
 
 
 def fold(
@@ -56,7 +57,7 @@ class _Stream:
         self.gaps: list[Range] = []
 
     def take(self, record: Arrival) -> None:
-        stream, offset, epoch, sequence, problem = record
+        stream, offset, epoch, sequence, problem, settled = record
         if offset == self.last_offset:
             self._reject(Segment(stream, None, REPLAY, None, offset, offset, None, None, 1))
         elif problem is not None or epoch is None or sequence is None:
@@ -64,7 +65,7 @@ class _Stream:
         else:
             step = sequence - self.before[1] if self.before is not None and self.before[0] == epoch else 1
             self.before = (epoch, sequence)
-            kind = self._class_of(epoch, sequence)
+            kind = settled or self._class_of(epoch, sequence)
             segment = Segment(stream, epoch, kind, None, offset, offset, sequence, sequence, 1, int(step > 1), int(step < 0))
             if kind == ACCEPTED:
                 self._accept(segment, epoch, sequence)
@@ -96,7 +97,7 @@ class _Stream:
 
 
 def _continues(block: Segment, segment: Segment) -> bool:
-    if block.kind != segment.kind or segment.kind not in (SUSPECT, REPLAY):
+    if block.kind != segment.kind or segment.kind not in (SUSPECT, DUPLICATE, REPLAY):
         return False
     if block.last_sequence is None or segment.first_sequence is None:
         return segment.kind == REPLAY

@@ -52,6 +52,7 @@ class Reference:
     watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)  # epoch and sequence, where one was accepted
     gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)  # stream, epoch, first and last sequence
     undecodable: Undecodable = "quarantine"  # the policy for values that cannot be decoded
+    continues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # topics that continue the numbering of earlier ones
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
 
@@ -61,8 +62,14 @@ class Reference:
         spans = ((stream, epoch, range(first, last + 1)) for stream, epoch, first, last in self.gaps)
         return {(stream, epoch, number) for stream, epoch, numbers in spans for number in numbers} - self._kept.keys()
 
+    @property
+    def known(self) -> list[tuple[Key, str]]:
+        """The records that Silver holds, and those that were late, whatever became of them; each with its payload."""
+        late = [(each.key, each.payload) for each in self._out if self.classes[each.place] == "late"]
+        return [*self._kept.items(), *late]
+
     def take(self, records: Iterable[Seen]) -> "Reference":
-        """Decide further records of a Kafka log, each once, in offset order."""
+        """Decide further records of a Kafka log, each once, in offset order; those of an earlier incarnation come first."""
         for record in sorted(records, key=lambda record: record.offset):
             kind = self.classes[record.place] = self._class_of(record)
             if kind == "accepted":
@@ -83,10 +90,17 @@ class Reference:
                 continue
             if kind == "discard":
                 self.states[record.place] = "discarded"
-            elif record.sequence is not None and record.key not in self._kept:
+            elif record.sequence is not None and record.key not in self._kept and not self._is_kept_elsewhere(record):
                 self.states[record.place] = "released"
                 self._raise(record)
                 self._keep(record, "late")
+
+    def _is_kept_elsewhere(self, record: Seen) -> bool:
+        """Whether Silver holds the number in another incarnation with the same numbering."""
+        groups = ({later, *earlier} for later, earlier in self.continues.items())
+        linked = {topic for group in groups if record.topic in group for topic in group} - {record.topic}
+        kept = {(topic, producer, epoch, sequence) for (topic, _, producer), epoch, sequence in self._kept}
+        return any((topic, record.producer, record.epoch, record.sequence) in kept for topic in linked)
 
     def _raise(self, record: Seen) -> None:
         """Move the watermark to the record, if it lies above."""
@@ -104,18 +118,33 @@ class Reference:
     def _class_of(self, record: Seen) -> str:
         if record.sequence is None or (record.is_undecodable and self.undecodable == "quarantine"):
             return "invalid"
+        return self.settled_before(record) or self._class_in_stream(record, record.sequence)
+
+    def _class_in_stream(self, record: Seen, sequence: int) -> str:
         known = self.watermarks.get(record.stream)
         if known is None or record.epoch > known[0]:
             return "accepted"
         if record.epoch < known[0]:
             return "fenced"
-        if record.sequence > known[1]:
+        if sequence > known[1]:
             most = self.max_jump_of.get(record.topic, self.max_jump)
-            return "jump" if most is not None and record.sequence - known[1] > most else "accepted"
+            return "jump" if most is not None and sequence - known[1] > most else "accepted"
         first = self._first_like(record)
         if first is None:
             return "late"
         return "duplicate" if first == record.payload else "collision"
+
+    def settled_before(self, record: Seen) -> str | None:
+        """What an earlier incarnation says of the record: it accepted its number, or found it late, in whatever partition."""
+        earlier, numbered = self.continues.get(record.topic, ()), (record.producer, record.epoch, record.sequence)
+        known = [
+            payload
+            for ((topic, _, producer), epoch, sequence), payload in self.known
+            if topic in earlier and (producer, epoch, sequence) == numbered
+        ]
+        if not known:
+            return None
+        return "duplicate" if record.payload in known else "collision"
 
     def _first_like(self, record: Seen) -> str | None:
         """The payload that was there first: Silver's, or the late one's, whatever became of it.

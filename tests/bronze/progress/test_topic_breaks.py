@@ -43,8 +43,11 @@ def offsets(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
     return [(row["topic"], row["partition"], row["offset"]) for row in rows]
 
 
-def accept(job: Job, topic: str, *, is_dry_run: bool = False, reason: str = "known") -> dict[str, Any]:
-    return medallion.decide(job, Request("accept", reason, "ann", wanted=RecordFilter(topic=topic)), is_dry_run=is_dry_run)
+def accept(
+    job: Job, topic: str, *, is_dry_run: bool = False, reason: str = "known", numbering: str | None = "new"
+) -> dict[str, Any]:
+    request = Request("accept", reason, "ann", wanted=RecordFilter(topic=topic))
+    return medallion.decide(job, request, is_dry_run=is_dry_run, numbering=numbering)
 
 
 def load(job: Job) -> dict[str, Any]:

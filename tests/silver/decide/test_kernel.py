@@ -15,13 +15,14 @@ from lakehouse.contracts.silver import Ordinal, Stream, stream_of
 from lakehouse.extract.sources import Source
 from silver.decide.decision import Whole, summed
 from silver.decide.kernel import Decided, Decision
-from silver.model import SEGMENT, SPAN, Segment, by_name
+from silver.model import SEGMENT, by_name
 from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
 from tests.support.fold import Arrival, fold
 from tests.support.logs import LARGEST, Log, logs
 from tests.support.reference import Reference, Seen
+from tests.support.segments import segments_of
 
 KEYS = pa.schema(
     [
@@ -30,6 +31,7 @@ KEYS = pa.schema(
         ("producer", pa.string()),
         *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
         ("problem", pa.string()),
+        ("settled", pa.string()),
     ]
 )
 RULES = Rules(Source("header", "seq"))
@@ -37,7 +39,7 @@ STREAM = ("t", 0, None)
 
 
 def keys_of(records: Iterable[Arrival], *, is_encoded: bool = False) -> pa.Table:
-    rows = [(*each.stream, each.offset, each.epoch, each.sequence, each.problem) for each in records]
+    rows = [(*each.stream, *each[1:]) for each in records]
     keys = pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
     if not is_encoded:
         return keys
@@ -80,11 +82,6 @@ def gaps_of(found: Found) -> dict[Stream, list[tuple[int, int, int]]]:
     for row in chain.from_iterable(chunk.gaps.to_pylist() for chunk in found.chunks):
         told[stream_of(row)].append((row["epoch"], row["first_sequence"], row["last_sequence"]))
     return dict(told)
-
-
-def segments_of(found: pa.Table) -> list[Segment]:
-    names = ("epoch", "class", "reason", *SPAN, "records", "jumps_forward", "jumps_backward")
-    return [Segment(stream_of(row), *(row[name] for name in names)) for row in found.to_pylist()]
 
 
 def require_as_folded(
@@ -171,7 +168,8 @@ def _histories(draw: st.DrawFn) -> list[Arrival]:
         offsets[stream[:2]] += draw(st.sampled_from([1, 1, 1, 2]))
         problem = draw(st.sampled_from([None] * 6 + ["unread", "value_undecodable"]))
         epoch, sequence = (None, None) if problem == "unread" else (draw(_EPOCHS), draw(_SEQUENCES))
-        record = Arrival(stream, offsets[stream[:2]], epoch, sequence, problem)
+        settled = draw(st.sampled_from([None] * 4 + ["duplicate"] * 2 + ["collision"]))
+        record = Arrival(stream, offsets[stream[:2]], epoch, sequence, problem, settled)
         records += [record] * draw(st.sampled_from([1] * 6 + [2, 3]))
     return records
 

@@ -1,0 +1,286 @@
+"""Settle the records of a moved topic that an earlier incarnation has: a duplicate, or a collision. Rule: docs/rule.md.
+
+An incarnation with the same numbering continues earlier ones: a number that one of them accepted, or found late, is known,
+whatever partition it was in. Only records at or below their highest watermark are looked up, so the cost ends once a copy has
+caught up.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STREAM
+from lakehouse.spark import bitmaps, frames, pruning
+from silver.columns import NONE, codes, filled, on_disk, row_codes
+from silver.extract.columns import erased_columns
+from silver.model import SETTLED, tuples_of
+from silver.suspects.compare import ERASED
+from silver.suspects.content_hash import content_sha256
+from silver.suspects.resolve import PLACE, contents_of, with_content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakehouse.contracts.silver import Ordinal, Stream
+    from silver.columns import Flags, Numbers
+    from silver.model import Limits
+    from silver.rules import Rules
+    from silver.state.watermarks import Watermarks
+    from silver.suspects.known_records import KnownRecords
+
+NUMBER = ("topic", "producer", "epoch", "sequence")
+"""The columns that identify a record across the partitions of a topic."""
+
+_TYPES = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
+_KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
+_ERASED_LATER = f"{ERASED}later"
+"""The content of a known record that was erased after the load: it was compared then."""
+_MOST_RANGES = 512
+_SETTLED = (None, DUPLICATE, COLLISION)
+_FREE, _DUPLICATE, _COLLISION = range(len(_SETTLED))
+
+
+def settle(records: pa.Table, known: pa.Table) -> Numbers:
+    """The class of each record by the known ones of its number, as an index of (None, duplicate, collision). Pure.
+
+    One equal copy is enough for a duplicate. The content of an erased record is unknown: what comes later is taken for a copy.
+
+    Args:
+        records: The number and `content_sha256` of each.
+        known: The same of the records that earlier incarnations had, of each number perhaps several; the topic is that of the
+            records which continue them.
+
+    >>> names = [*NUMBER, "content_sha256"]
+    >>> records = pa.table([["t@2"] * 4, ["p"] * 4, [0] * 4, [1, 2, 3, 4], ["a", "b", "c", "d"]], names=names)
+    >>> known = pa.table([["t@2"] * 4, ["p"] * 4, [0] * 4, [1, 2, 2, 3], ["a", "x", "b", "x"]], names=names)
+    >>> settle(records, known).tolist()
+    [1, 1, 2, 0]
+    """
+    count, schema = len(records), _TYPES.append(pa.field("content_sha256", pa.string()))
+    both = pa.concat_tables([table.select(schema.names).cast(schema) for table in (records, known)])
+    number, same = row_codes(both, NUMBER), row_codes(both, schema.names)
+    content, contents = codes(both["content_sha256"])
+    is_erased, was_collision, is_later = (
+        np.array([*map(is_so, contents.to_pylist()), False], bool)[content]  # the last one is that of null
+        for is_so in (_is_erased, _was_collision, _ERASED_LATER.__eq__)
+    )
+    of_known = number[count:]
+    is_copy = np.isin(same[:count], same[count:])
+    is_copy |= np.isin(number[:count], of_known[(is_erased & ~is_later)[count:]])
+    is_copy |= is_erased[:count] & np.isin(number[:count], of_known[is_erased[count:]])
+    is_known = np.isin(number[:count], of_known)
+    return np.where(is_known, np.where(is_copy & ~was_collision[:count], _DUPLICATE, _COLLISION), _FREE)
+
+
+def _is_erased(content: str) -> bool:
+    return content.startswith(ERASED)
+
+
+def _was_collision(content: str) -> bool:
+    return content.endswith(":collision")
+
+
+class Moved:
+    """Settles the records of a load that continue the numbering of earlier incarnations, chunk by chunk.
+
+    Args:
+        records: Bronze's rows of the load, with key and value. Read only if there is something to look up.
+        extracted: Returns them with their streams, epochs and sequences.
+        known: Returns the state that the earlier loads left.
+        rules: The rules of the load.
+        load_seq: Its number.
+        limits: How many records are looked up at a time.
+    """
+
+    def __init__(  # noqa: PLR0913 -- those of `Suspects`, the rules, and the load's number for erasures
+        self,
+        records: DataFrame,
+        extracted: Callable[[], DataFrame],
+        known: Callable[[], KnownRecords],
+        rules: Rules,
+        *,
+        load_seq: int,
+        limits: Limits,
+    ) -> None:
+        self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
+        self._earlier: dict[str, tuple[str, ...]] = dict(rules.continues)
+        self._continued = {topic for earlier in self._earlier.values() for topic in earlier}
+        self._load_seq = load_seq
+        self._marks: dict[Stream, Ordinal] = {}
+        self._late: list[pa.Table] = []
+
+    def in_order(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the chunks so that all records of an incarnation come after those of the incarnations that it continues."""
+        if not self._earlier:
+            yield from chunks
+            return
+        waiting: dict[int, list[pa.Table]] = {}
+        for keys in chunks:
+            nth, topics = codes(keys["topic"])
+            turns = np.array([len(self._earlier.get(topic, ())) for topic in topics.to_pylist()], np.int64)[nth]
+            for turn in np.unique(turns).tolist():
+                part = keys if len(topics) == 1 else keys.filter(pa.array(turns == turn))
+                if turn:
+                    waiting.setdefault(turn, []).append(on_disk(part.unify_dictionaries()))
+                else:
+                    yield part
+        for turn in sorted(waiting):
+            yield from waiting[turn]
+
+    def add(self, segments: pa.Table) -> None:
+        """Take the decided segments of a chunk: later incarnations in the same load are compared with its records too."""
+        if not self._continued:
+            return
+        of_continued = segments.filter(pc.is_in(segments["topic"], pa.array(self._continued)))
+        accepted = of_continued.filter(pc.equal(of_continued["class"], ACCEPTED))
+        for *stream, epoch, last in tuples_of(accepted, (*STREAM, "epoch", "last_sequence")):
+            self._raise((stream[0], stream[1], stream[2]), (epoch, last))
+        self._late.append(of_continued.filter(pc.equal(of_continued["class"], LATE)))
+
+    def settled(self, keys: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
+        """Return a chunk's key columns with `settled`: duplicate, collision, or null where the chunk's own streams decide.
+
+        Args:
+            keys: The key columns of the chunk.
+            watermarks: The watermarks before the load, retired streams included.
+            out: What the chunks before kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+        """
+        wanted, nth = self.wanted(keys, watermarks) if self._earlier else (keys.slice(0, 0), np.zeros(0, np.int64))
+        if not len(wanted):
+            return keys
+        kind = np.zeros(len(keys), np.int64)
+        for first in range(0, len(wanted), self._limits.suspects):
+            part = wanted.slice(first, self._limits.suspects)
+            contents = contents_of(self._records.sparkSession, part.select(PLACE), self._records)
+            known = self._known_of(part, watermarks, out)
+            kind[nth[first : first + len(part)]] = settle(with_content(part, contents), known)
+        return keys.append_column(SETTLED, pa.array(_SETTLED, pa.string()).take(pa.array(kind)))
+
+    def _raise(self, stream: Stream, ordinal: Ordinal) -> None:
+        self._marks[stream] = max(ordinal, self._marks.get(stream, ordinal))
+
+    def wanted(self, keys: pa.Table, watermarks: Watermarks) -> tuple[pa.Table, Numbers]:
+        """Return the records at or below the marks of the incarnations that they continue, and their rows in the chunk."""
+        topic, topics = codes(keys["topic"])
+        is_moved = np.array([each in self._earlier for each in topics.to_pylist()], bool)[topic]
+        is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
+        nth = np.flatnonzero(is_moved & is_read)
+        rows = keys.take(pa.array(nth)).select(_KEYS.names).cast(_KEYS)
+        epoch, sequence = filled(rows["epoch"]), filled(rows["sequence"])
+        marks, stream = self._highest(watermarks), row_codes(rows, STREAM)
+        first_of = np.unique(stream, return_index=True)[1]
+        streams = list(tuples_of(rows.take(pa.array(first_of)), STREAM))
+        declared = np.array([watermarks.declared.get(each, NONE) for each in streams], np.int64)[stream]
+        epoch = np.where(declared != NONE, declared, epoch)
+        of_stream = [marks.get((topic, producer), (NONE, NONE)) for topic, _, producer in streams]
+        highest_epoch, highest = np.array(of_stream, np.int64).reshape(-1, 2)[stream].T
+        is_below: Flags = (epoch < highest_epoch) | ((epoch == highest_epoch) & (sequence <= highest))
+        rows = rows.set_column(rows.column_names.index("epoch"), "epoch", pa.array(epoch))
+        return rows.filter(pa.array(is_below)), nth[is_below]
+
+    def _highest(self, watermarks: Watermarks) -> dict[tuple[str, str | None], Ordinal]:
+        """The highest watermark of each producer in the incarnations that a topic continues, over all partitions."""
+        by_topic: dict[tuple[str, str | None], Ordinal] = {}
+        for marks in (watermarks.ordinals, self._marks):
+            for (topic, _, producer), ordinal in marks.items():
+                if topic in self._continued:
+                    by_topic[topic, producer] = max(ordinal, by_topic.get((topic, producer), ordinal))
+        found: dict[tuple[str, str | None], Ordinal] = {}
+        for topic, earlier in self._earlier.items():
+            for (other, producer), ordinal in by_topic.items():
+                if other in earlier:
+                    found[topic, producer] = max(ordinal, found.get((topic, producer), ordinal))
+        return found
+
+    def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
+        """What earlier incarnations had of the records' numbers: the number, under the records' topic, and `content_sha256`."""
+        known = self._known()
+        of_topic = {topic: self._earlier[topic] for topic in codes(records["topic"])[1].to_pylist()}
+        partitions = sorted({stream[:2] for stream in (*watermarks.rows, *self._marks) if stream[0] in self._continued})
+        ranges = list(_ranges(records, of_topic, partitions))
+        numbers = pa.concat_tables([_under(records, topic, each) for topic, earlier in of_topic.items() for each in earlier])
+        keys = frames.of_arrow(self._records.sparkSession, numbers.group_by(list(NUMBER)).aggregate([]))
+        late = known.late(ranges).withColumn("sequence", F.col("first_sequence"))
+        sides = [_numbered(known.kept(ranges), keys, self._content), _numbered(late, keys, lambda rows: rows["content_sha256"])]
+        if self._marks:
+            sides.append(_numbered(self._own(ranges, out), keys, self._content))
+        found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
+        own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in self._late)
+        found = pa.concat_tables([found, *(rows.cast(found.schema) for rows in own_late)])
+        return pa.concat_tables([_under_one_of(found, earlier, topic) for topic, earlier in of_topic.items()])
+
+    def _content(self, rows: DataFrame) -> Column:
+        content = content_sha256(rows)
+        if not erased_columns(rows):
+            return content
+        is_later = F.coalesce(rows["erased"]["load_seq"] >= self._load_seq, F.lit(False))
+        return F.when(is_later, _ERASED_LATER).otherwise(content)
+
+    def _own(self, ranges: list[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
+        """The records of earlier incarnations that this load has accepted, in some ranges of sequences."""
+        rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
+        return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
+
+
+def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
+    """The numbers of those rejects that Silver holds in another incarnation with the same numbering."""
+    linked = {topic: rules.linked(topic) for topic in pc.unique(rows["topic"]).to_pylist()}
+    named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
+    named = named.select(["topic", "producer", "epoch", "first_sequence"]).rename_columns(list(NUMBER)).cast(_TYPES)
+    others = [_under(named, topic, other) for topic, names in linked.items() for other in names]
+    keys = pa.concat_tables([named.slice(0, 0), *others])
+    if not keys.num_rows:
+        return set()
+    numbers = frames.of_arrow(silver.sparkSession, keys.group_by(list(NUMBER)).aggregate([]))
+    low, high = pc.min_max(keys["sequence"]).as_py().values()
+    near = silver.where(F.col("topic").isin(*pc.unique(keys["topic"]).to_pylist()) & F.col("sequence").between(low, high))
+    found = _numbered(near, numbers, lambda _: F.lit(None)).toArrow()
+    held = set(tuples_of(found, NUMBER))
+    return {(topic, *number) for topic, names in linked.items() for other, *number in held if other in names}
+
+
+def _ranges(
+    records: pa.Table, of_topic: Mapping[str, Sequence[str]], partitions: Sequence[tuple[str, int]]
+) -> Iterator[pruning.Range]:
+    """Sequence ranges that cover some records, in every partition of the incarnations that they continue."""
+    spans = records.rename_columns({"sequence": "first_sequence"})
+    spans = spans.append_column("last_sequence", spans["first_sequence"])
+    one = spans.set_column(spans.column_names.index("partition"), "partition", pa.repeat(pa.scalar(0, pa.int32()), len(spans)))
+    found = pruning.ranges(one)
+    if len(found) * len(partitions) > _MOST_RANGES:
+        whole: dict[tuple[str, int], tuple[int, int]] = {}
+        for topic, _, epoch, first, last in found:
+            known = whole.get((topic, epoch), (first, last))
+            whole[topic, epoch] = (min(first, known[0]), max(last, known[1]))
+        found = [(topic, 0, epoch, *span) for (topic, epoch), span in whole.items()]
+    for topic, _, epoch, first, last in found:
+        yield from ((*place, epoch, first, last) for place in partitions if place[0] in of_topic[topic])
+
+
+def _under(records: pa.Table, topic: str, other: str) -> pa.Table:
+    """The numbers of a topic's records, under the name of another one."""
+    rows = records.filter(pc.equal(records["topic"], topic)).select(NUMBER)
+    return rows.set_column(0, "topic", pa.repeat(other, len(rows)))
+
+
+def _under_one_of(known: pa.Table, earlier: Sequence[str], topic: str) -> pa.Table:
+    """The known records of some incarnations, under the topic that continues them."""
+    rows = known.filter(pc.is_in(known["topic"], pa.array(earlier)))
+    return rows.set_column(rows.column_names.index("topic"), "topic", pa.repeat(topic, len(rows)))
+
+
+def _numbered(rows: DataFrame, keys: DataFrame, content: Callable[[DataFrame], Column]) -> DataFrame:
+    """The rows with one of the numbers, of which there are not too many to broadcast: the number and `content_sha256`."""
+    others = [name for name in NUMBER if name != "producer"]
+    is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
+    found = rows.join(F.broadcast(keys), on=is_same, how="left_semi")
+    return found.select(*NUMBER, content(found).alias("content_sha256"))

@@ -1,0 +1,176 @@
+"""Topics that move: each record of a later incarnation is settled as the reference says, by columns alone."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse.extract.sources import Source
+from silver.decide.kernel import Decision
+from silver.model import SETTLED, Limits
+from silver.rules import Rules
+from silver.state.watermarks import Watermark, Watermarks
+from silver.suspects import moved
+from silver.suspects.moved import NUMBER, Moved, settle
+from tests.support.examples import examples
+from tests.support.reference import Reference, Seen
+from tests.support.segments import segments_of
+
+TOPICS = ("t", "t@2", "t@3", "t@4")
+CONTINUES = (
+    (("t@2", ("t",)), ("t@3", ("t", "t@2")), ("t@4", ("t", "t@2", "t@3"))),
+    (("t@2", ("t",)), ("t@4", ("t@3",))),
+    (("t@3", ("t@2",)),),
+)
+KEYS = pa.schema(
+    [
+        *((name, pa.int32() if name == "partition" else pa.string()) for name in ("topic", "partition", "producer")),
+        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
+        ("problem", pa.string()),
+    ]
+)
+SUSPECTS = ("duplicate", "late", "collision")
+
+
+@st.composite
+def _loads(draw: st.DrawFn) -> list[list[Seen]]:
+    """Loads of a topic that moves at any record, over two partitions; later incarnations send numbers of earlier ones again."""
+    loads: list[list[Seen]] = [[]]
+    offsets: defaultdict[tuple[str, int], int] = defaultdict(int)
+    incarnation = 0
+    for moves, cuts, partition, producer, epoch, number, payload in draw(st.lists(_RECORD, max_size=40)):
+        incarnation = min(incarnation + moves, len(TOPICS) - 1)
+        if cuts:
+            loads.append([])
+        topic = TOPICS[incarnation]
+        sequence = None if number == 9 else 2**63 - 1 if number == 8 else number
+        offset = offsets[topic, partition] = offsets[topic, partition] + 1
+        is_undecodable = payload == "?"
+        loads[-1].append(Seen(topic, partition, offset, sequence, producer, epoch, payload, is_undecodable=is_undecodable))
+    return loads
+
+
+_RECORD = st.tuples(
+    st.sampled_from([False] * 7 + [True]),
+    st.sampled_from([False] * 5 + [True]),
+    st.sampled_from([0, 1]),
+    st.sampled_from([None, "a"]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.integers(0, 9),
+    st.sampled_from("xxxy?"),
+)
+
+
+@settings(max_examples=examples(100, 1_000), deadline=None)
+@given(
+    loads=_loads(), continues=st.sampled_from(CONTINUES), late=st.sampled_from(["quarantine", "accept"]), size=st.integers(1, 9)
+)
+def test_a_moved_record_is_settled_as_the_reference_does(loads: list[list[Seen]], continues: Any, late: Any, size: int) -> None:
+    reference, in_turn = (Reference(late=late, max_jump=3, continues=dict(continues)) for _ in range(2))
+    rules = Rules(Source("value"), late=late, max_jump=3, continues=continues)
+    for records in loads:
+        marks = Watermarks({stream: Watermark(*mark, -1, 1, "rules") for stream, mark in reference.watermarks.items()})
+        look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
+        decision = Decision(rules)
+        ordered = sorted(records, key=lambda record: (-TOPICS.index(record.topic), *record.place))  # as t@10 comes before t@2
+        chunks = [_keys(ordered[first : first + size]) for first in range(0, len(ordered), size)]
+        found: dict[Any, str] = {}
+        expected: dict[Any, str] = {}
+        for keys in look.in_order(chunks):
+            places = set(zip(*(keys[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+            of_chunk = [record for record in records if record.place in places]
+            settled = {record.place: reference.settled_before(record) for record in of_chunk if _is_read(record)}
+            chunk = decision.decide(_settled(look, keys, marks, of_chunk, reference), marks)
+            reference.take(of_chunk)
+            look.add(chunk.segments)
+            for record in of_chunk:
+                kind = reference.classes[record.place]
+                expected[record.place] = settled.get(record.place) or ("suspect" if kind in SUSPECTS else kind)
+            found |= _kinds(chunk.segments, of_chunk)
+        for topic in TOPICS:
+            in_turn.take(record for record in records if record.topic == topic)
+        assert (found, reference.classes) == (expected, in_turn.classes)
+
+
+def _is_read(record: Seen) -> bool:
+    return record.sequence is not None and not record.is_undecodable
+
+
+def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[Seen], reference: Reference) -> pa.Table:
+    """The key columns with what the look finds, where the tables hold what the reference knows."""
+    wanted, nth = look.wanted(keys, marks)
+    payloads = {record.place: record.payload for record in records}
+    places = zip(*(wanted[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+    contents = wanted.append_column("content_sha256", pa.array([payloads[place] for place in places], pa.string()))
+    kind = np.zeros(len(keys), np.int64)
+    kind[nth] = settle(contents, _known(reference))
+    return keys.append_column(SETTLED, pa.array([None, "duplicate", "collision"]).take(pa.array(kind)))
+
+
+def _known(reference: Reference) -> pa.Table:
+    """The records that incarnations accepted, or found late, under each topic that continues them."""
+    rows = [
+        (later, producer, epoch, sequence, payload)
+        for later, earlier in reference.continues.items()
+        for ((topic, _, producer), epoch, sequence), payload in reference.known
+        if topic in earlier
+    ]
+    schema = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
+    names = [*NUMBER, "content_sha256"]
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], schema.append(pa.field(names[-1], "string"))
+    )
+
+
+def _keys(records: Iterable[Seen]) -> pa.Table:
+    rows = [
+        (
+            *record.stream,
+            record.offset,
+            *((record.epoch, record.sequence) if record.sequence is not None else (None, None)),
+            _problem(record),
+        )
+        for record in records
+    ]
+    return pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
+
+
+def _problem(record: Seen) -> str | None:
+    return "unread" if record.sequence is None else "value_undecodable" if record.is_undecodable else None
+
+
+def _kinds(found: pa.Table, records: Iterable[Seen]) -> dict[Any, str]:
+    """The class of each record: accepted where no other segment of its stream spans its offset."""
+    others = [segment for segment in segments_of(found.select(found.column_names[:-1])) if segment.kind != "accepted"]
+    return {
+        record.place: next(
+            (
+                each.kind
+                for each in others
+                if each.stream == record.stream and each.first_offset <= record.offset <= each.last_offset
+            ),
+            "accepted",
+        )
+        for record in records
+    }
+
+
+def _settles(own: str, *known: str) -> str | None:
+    names = [*NUMBER, "content_sha256"]
+    records = [pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)]
+    told = pa.table([["t@2"] * len(known), ["p"] * len(known), [0] * len(known), [1] * len(known), list(known)], names=names)
+    return moved._SETTLED[int(settle(records[0], told)[0])]
+
+
+def test_an_erased_record_is_taken_for_a_copy_unless_it_was_compared_before_it_was_erased() -> None:
+    later = moved._ERASED_LATER
+    assert _settles("a", "erased:7") == "duplicate"
+    assert _settles("a", later) == "collision"
+    assert _settles("a", later, "a") == "duplicate"
+    assert _settles("erased:3", later) == "duplicate"
+    assert _settles("erased:3:collision", later) == "collision"
+    assert _settles("erased:3", "b") == "collision"
