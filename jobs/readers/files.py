@@ -126,6 +126,7 @@ def _opened(
     folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
     with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
         database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         if lakehouse.storage is not None:
             add = partial(_add_stored, storage=lakehouse.storage, files=lakehouse.storage.files())

@@ -44,6 +44,11 @@ def test_every_table_that_is_there_is_a_view_and_nothing_else(lakehouse: Lakehou
     assert rows(lakehouse.root, in_utc) == [(NOON, "2026-11-21 12:00:00+00")]
 
 
+def test_duckdb_writes_no_progress_bar_into_an_answer(lakehouse: Lakehouse) -> None:
+    with connect(lakehouse) as database:
+        assert database.rows("SELECT current_setting('enable_progress_bar') AS is_shown", {}) == [{"is_shown": False}]
+
+
 def test_piped_rows_are_csv_and_json_is_one_array_of_objects(run_command: RunCommand) -> None:
     assert run_command("sql", "SELECT sequence, key, value, headers FROM silver_records ORDER BY 1")[0].splitlines() == [
         "sequence,key,value,headers",
