@@ -19,7 +19,7 @@ BUDGETS = {
     "tidemark": 1_005,
     "jobs": 8_745,
     "producer": 1_464,
-    "tests": 31_320,
+    "tests": 31_323,
     "bench": 4_497,
 }
 """Lines of Python and Java."""
