@@ -53,11 +53,8 @@ class Break:
         """The break in words."""
         if self.is_cut:
             return "The topic is the same one, but its log lost its end: records that Bronze has read."
-        return (
-            "The topic was deleted and created anew."
-            if self.cause == RECREATED
-            else "Kafka lost records before they were read."
-        )
+        is_recreated = self.cause == RECREATED
+        return "The topic was deleted and recreated." if is_recreated else "Kafka lost records before they were read."
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:

@@ -35,7 +35,7 @@ def topic_accept(
     *,
     same_numbering: Annotated[
         bool | None,
-        typer.Option("--same-numbering/--new-numbering", help="Whether a topic that was created anew has its old numbers."),
+        typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers."),
     ] = None,
     reason: Reason,
     by: By = None,

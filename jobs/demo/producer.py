@@ -120,7 +120,7 @@ def produce_numbered(
 ) -> int:
     """Send records by a numbering producer per partition; return their number once the broker has them all.
 
-    A number that does not rise stands for a crash: the next producer sends the same again. A record without a number comes from
+    If a number does not rise, the producer crashed: the next one sends the same again. A record without a number comes from
     another producer. `headers` are what the producers put into headers.
 
     Raises:

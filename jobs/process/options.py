@@ -37,7 +37,7 @@ KeyFileOption = Annotated[
         "--key-file", metavar="FILE", help="A file that holds the key's bytes, - for stdin; a last newline is no part."
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report the result; write nothing.")]
 
 
 def command_line(name: str, config: Path) -> str:

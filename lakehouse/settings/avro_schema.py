@@ -331,7 +331,7 @@ class _Projection:
                 return {"type": "map", "values": self.of(given["values"], wanted.of, f"{path}{{}}")}
             case "scalar" if _is_taken(given, wanted) or (kind in _WHOLE and _is_taken(kind, wanted)):
                 return self._once(given if _is_taken(given, wanted) else kind)  # or the number beneath a logical type
-        raise AvroSchemaError(f"{path or 'the value'} is {_type_in_words(given)}, and {told_wanted(wanted)} is wanted")
+        raise AvroSchemaError(f"{path or 'the value'} is {_type_in_words(given)}, and {wanted_in_words(wanted)} is wanted")
 
     def _nullable(self, given: list[Any], wanted: Type, path: str) -> Any:
         others = [each for each in given if each != "null"]
@@ -430,6 +430,6 @@ def _type_in_words(given: Any) -> str:
     return f"decimal({given['precision']},{given['scale']})" if logical == "decimal" else str(logical or given["type"])
 
 
-def told_wanted(wanted: Type) -> str:
+def wanted_in_words(wanted: Type) -> str:
     """Return a wanted type in words."""
     return "a whole number or text" if wanted == KEY else wanted.sql()

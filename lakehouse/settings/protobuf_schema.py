@@ -319,7 +319,7 @@ def _type_in_words(given: FieldDescriptorProto) -> str:
 
 
 def _unfit(kind: str, wanted: Type, path: str) -> ProtobufSchemaError:
-    return ProtobufSchemaError(f"{path} is {kind}, and {avro_schema.told_wanted(wanted)} is wanted")
+    return ProtobufSchemaError(f"{path} is {kind}, and {avro_schema.wanted_in_words(wanted)} is wanted")
 
 
 def target(wanted: Type) -> str:

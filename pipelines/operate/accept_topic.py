@@ -60,8 +60,8 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
-    stands = position.read(spark, run, is_dry_run=True)
-    found = _found(spark, run, settings.kafka, stands, topic)
+    standing = position.read(spark, run, is_dry_run=True)
+    found = _found(spark, run, settings.kafka, standing, topic)
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
         return result
@@ -76,7 +76,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:
-        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost, found.starts, chosen)
+        names = (found.cause, found.topic_id, standing.checkpoint.number + 1, found.lost, found.starts, chosen)
         write_accepted(spark, run, found.topic, Acceptance(*names, load_seq, request.reason, request.requested_by))
         run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
         crash_point("topic.accepted")
@@ -86,17 +86,17 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     return {**result, **ids, "lost": lost, "load_seq": load_seq}
 
 
-def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic: str) -> Break | None:
-    if topic not in kafka.topics or topic not in stands.topics:
+def _found(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, topic: str) -> Break | None:
+    if topic not in kafka.topics or topic not in standing.topics:
         known = topic in kafka.topics
         raise UsageError(
             "This topic was never read; there is nothing to go on from." if known else "kafka.topics does not name this topic.",
             where=str(run.table(BRONZE_TOPICS)) if known else "topic accept",
             observed=topic,
-            expected=", ".join(sorted(stands.topics if known else kafka.topics)),
+            expected=", ".join(sorted(standing.topics if known else kafka.topics)),
         )
     try:
-        return topic_breaks.find(spark, run, kafka, stands, topic)
+        return topic_breaks.find(spark, run, kafka, standing, topic)
     except LookError as error:
         raise SourceError(
             "The topic cannot be looked at, so what would be accepted is not known. Nothing was written.",

@@ -37,7 +37,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
 ) -> dict[str, object]:
     """Take Silver, watermarks, rejects, the ledger and Gold back to where load `to` left them.
 
-    Rows of later loads do not matter: this repairs tables of which one was restored, emptied or written alone, or a claim
+    Rows of later loads do not matter: this repairs a table that was restored, emptied or written alone, or a claim
     that cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides its records again.
     Operators' decisions in later loads are rolled back. `reason` and `by` go to the ledger. Commits: see
     `silver.load.cutover` and `pipelines.silver_to_gold`.

@@ -214,7 +214,7 @@ class Rows(NamedTuple):
     epoch: Numbers
     sequence: Numbers
     problem: Numbers
-    settled: Numbers
+    settled: NDArray[np.int8]
     problems: pa.Array
 
 
@@ -383,7 +383,9 @@ def sort_keys(keys: pa.Table) -> Rows:
     stream, streams = _streams(keys)
     offset, epoch, sequence = (filled(keys[name]) for name in ("offset", "epoch", "sequence"))
     problem, problems = codes(keys["problem"])
-    settled = filled(pc.index_in(keys[SETTLED], pa.array(_KINDS))) if SETTLED in keys.column_names else np.full(len(keys), NONE)
+    settled = np.full(len(keys), NONE, np.int8)
+    if SETTLED in keys.column_names:
+        settled = filled(pc.index_in(keys[SETTLED], pa.array(_KINDS))).astype(np.int8)
     by_offset = np.argsort(offset, kind="stable")
     small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
     order = by_offset[np.argsort(small[by_offset], kind="stable")]

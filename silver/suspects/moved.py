@@ -8,7 +8,6 @@ caught up.
 from __future__ import annotations
 
 from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,7 @@ from silver.extract.columns import erased_columns
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED
 from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, contents_of, with_content
+from silver.suspects.resolve import PLACE, are_below, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.contracts.silver import Ordinal, Stream
-    from silver.columns import Flags, Numbers
+    from silver.columns import Numbers
     from silver.model import Limits
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
@@ -175,16 +174,12 @@ class Moved:
         is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
         nth = np.flatnonzero(is_moved & is_read)
         rows = keys.take(pa.array(nth)).select(_KEYS.names).cast(_KEYS)
-        epoch, sequence = filled(rows["epoch"]), filled(rows["sequence"])
-        marks, stream = self._highest(watermarks), row_codes(rows, STREAM)
-        first_of = np.unique(stream, return_index=True)[1]
-        streams = list(tuples_of(rows.take(pa.array(first_of)), STREAM))
-        declared = np.array([watermarks.declared.get(each, NONE) for each in streams], np.int64)[stream]
-        epoch = np.where(declared != NONE, declared, epoch)
-        of_stream = [marks.get((topic, producer), (NONE, NONE)) for topic, _, producer in streams]
-        highest_epoch, highest = np.array(of_stream, np.int64).reshape(-1, 2)[stream].T
-        is_below: Flags = (epoch < highest_epoch) | ((epoch == highest_epoch) & (sequence <= highest))
-        rows = rows.set_column(rows.column_names.index("epoch"), "epoch", pa.array(epoch))
+        if any(topic in self._earlier for topic, _, _ in watermarks.declared):
+            epochs = map(watermarks.declared.get, tuples_of(rows, STREAM))
+            declared = pc.coalesce(pa.array(epochs, pa.int64()), rows["epoch"])
+            rows = rows.set_column(rows.column_names.index("epoch"), "epoch", declared)
+        marks = self._highest(watermarks)
+        is_below = are_below(rows, lambda stream: marks.get((stream[0], stream[2])))
         return rows.filter(pa.array(is_below)), nth[is_below]
 
     def _highest(self, watermarks: Watermarks) -> dict[tuple[str, str | None], Ordinal]:
@@ -279,8 +274,6 @@ def _under_one_of(known: pa.Table, earlier: Sequence[str], topic: str) -> pa.Tab
 
 
 def _numbered(rows: DataFrame, keys: DataFrame, content: Callable[[DataFrame], Column]) -> DataFrame:
-    """The rows with one of the numbers, of which there are not too many to broadcast: the number and `content_sha256`."""
-    others = [name for name in NUMBER if name != "producer"]
-    is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
-    found = rows.join(F.broadcast(keys), on=is_same, how="left_semi")
+    """The number and `content_sha256` of the rows with one of the numbers."""
+    found = of_keys(rows, keys)
     return found.select(*NUMBER, content(found).alias("content_sha256"))

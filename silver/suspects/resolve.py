@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.interval_join import any_of, at
-from silver.columns import row_codes, share
+from silver.columns import NONE, row_codes, share
 from silver.model import SEGMENT, Limits, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
@@ -27,12 +27,12 @@ from silver.suspects.content_hash import content_sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Ordinal, Stream
     from silver.columns import Flags
     from silver.decide.kernel import Decided
     from silver.state.plan import Partition
-    from silver.state.watermarks import Watermarks
     from silver.suspects.known_records import KnownRecords
 
 _LIMITS = Limits()
@@ -83,7 +83,8 @@ class Suspects:
         spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
         for start in range(0, len(suspects), self._limits.suspects):
             part = suspects.slice(start, self._limits.suspects)
-            is_below = _are_below(part, earlier.watermarks)
+            # Of suspects above the watermark only the load itself can hold the original.
+            is_below = are_below(part, earlier.watermarks.ordinals.get)
             kept = chunk.originals.filter(pa.array(share(chunk.originals, part, KEY)))
             if continued:
                 above = part.filter(pa.array(~is_below))
@@ -97,14 +98,14 @@ class Suspects:
         return self._compared.taken()
 
 
-def _are_below(suspects: pa.Table, watermarks: Watermarks) -> Flags:
-    """Whether each suspect is at or below its stream's watermark; of others only the load itself can hold the original."""
-    streams, none = row_codes(suspects, STREAM), (-1, -1)
+def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Flags:
+    """Whether each record is at or below a watermark: that which `mark` returns for its stream."""
+    streams = row_codes(records, STREAM)
     first_of = np.unique(streams, return_index=True)[1]
-    marks = [watermarks.ordinals.get(stream, none) for stream in tuples_of(suspects.take(pa.array(first_of)), STREAM)]
+    marks = [mark(stream) or (NONE, NONE) for stream in tuples_of(records.take(pa.array(first_of)), STREAM)]
     epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[streams].T
-    own = suspects["epoch"].to_numpy()
-    is_below: Flags = (own < epoch) | ((own == epoch) & (suspects["sequence"].to_numpy() <= highest))
+    own = records["epoch"].to_numpy()
+    is_below: Flags = (own < epoch) | ((own == epoch) & (records["sequence"].to_numpy() <= highest))
     return is_below
 
 
@@ -117,7 +118,7 @@ def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequen
         return suspects.select([*KEY, "offset"]).slice(0, 0)
     before = any_of(at(*place, f"offset <= {last}") for place, last in continued.items())
     near = records.where(before & pruning.sequence_filter(_ranges(some)) & F.col("problem").isNull())
-    rows = _of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct()
+    rows = of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct()
     kept = bitmaps.join(spark, rows, pa.concat_tables(out), "left_anti") if out else rows
     return kept.toArrow().cast(suspects.select([*KEY, "offset"]).schema)
 
@@ -127,7 +128,7 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
     known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
-    return known.unionByName(_content(_of_keys(earlier.kept(_ranges(below)), keys))) if below.num_rows else known
+    return known.unionByName(_content(of_keys(earlier.kept(_ranges(below)), keys))) if below.num_rows else known
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
@@ -162,7 +163,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
         part = named.slice(first, _LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
-        found.update(tuples_of(_of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
+        found.update(tuples_of(of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
     return found
 
 
@@ -178,14 +179,11 @@ def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Ta
     return singles.set_column(column, SEGMENT.field(column), hashed)
 
 
-def _of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows with one of the keys, of which there are not too many to broadcast."""
-    return rows.join(F.broadcast(keys), on=_same_key(rows, keys), how="left_semi")
-
-
-def _same_key(rows: DataFrame, keys: DataFrame) -> Column:
-    others = [name for name in KEY if name != "producer"]
-    return reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
+def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """The rows that have the columns of one of the keys. The keys are broadcast; a null producer equals another."""
+    others = [name for name in keys.columns if name != "producer"]
+    is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
+    return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
 
 
 def _content(rows: DataFrame) -> DataFrame:
@@ -198,7 +196,7 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
     rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
-    return _of_keys(rows, keys).select(*KEY, "content_sha256", "place")
+    return of_keys(rows, keys).select(*KEY, "content_sha256", "place")
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:

@@ -98,7 +98,7 @@ class Runner:
     def go(self, **order: str | bool | list[str] | None) -> None:
         """Start a run.
 
-        `crash_at` and `stop_at` are the points at which it dies or stands still. With `waits` it starts as soon as
+        `crash_at` and `stop_at` are the points at which it dies or pauses. With `waits` it starts as soon as
         another run has ended, instead of giving up. The rest is of the run, which is locked by default.
         """
         self.stage, self.is_used = None, True

@@ -22,7 +22,7 @@ STEPS = {
     "append_silver": "silver.load.steps",
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
-}  # each step of the model, and the module whose function it stands for
+}  # each step of the model, and the module of the function that it models
 
 SWAP_STEPS = {
     "restore": "pipelines.recover.restore",
@@ -378,7 +378,7 @@ PARTS: Mapping[str, Callable[[Load, Tables, int], Iterator[Step[Tables]]]] = {
     "append_rejects": Load.append_rejects,
     "advance": Load.advance,
     **{at: Load.swap for at in SWAP_ORDER if at not in ("restore", "claim")},
-}  # where a runner stands, and what it does there: a table is read, or committed to, in each
+}  # a runner's steps, each with what it reads or commits to: one table
 
 
 def found_by(tables: Tables, runner: Runner) -> Found:

@@ -11,15 +11,15 @@ from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
     "lakehouse": 12_488,
-    "bronze": 2_703,
-    "silver": 6_571,
+    "bronze": 2_700,
+    "silver": 6_564,
     "expectations": 2_367,
     "gold": 805,
     "pipelines": 3_146,
     "tidemark": 1_005,
     "jobs": 8_745,
     "producer": 1_464,
-    "tests": 31_323,
+    "tests": 31_321,
     "bench": 4_497,
 }
 """Lines of Python and Java."""

@@ -45,7 +45,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
         medallion.run(job)
     assert f"tidemark topic accept {name} --same-numbering" in str(broken.value.next_step)
     assert "--new-numbering" in str(broken.value.next_step)
-    with pytest.raises(UsageError, match="created anew") as asked:
+    with pytest.raises(UsageError, match="deleted and recreated") as asked:
         accept(job, name, numbering=None)
     assert asked.value.expected == "--same-numbering or --new-numbering"
     accepted = accept(job, name, numbering="same")

@@ -117,7 +117,7 @@ EXAMPLE = Published(
     (),
     9,
     sent=44,
-)  # printed beside the numbers, in slightly other words; it has no row of the CSV: this one is counted from its numbers
+)  # printed next to the numbers in other words; it has no row of the CSV, so this one is counted from its numbers
 
 KAFKA = [KAFKA_CONNECTIONS_KILLED, *KAFKA_LEADER_KILLED]
 PUBLISHED = [*KAFKA, *PULSAR, IN_ORDER, EXAMPLE]

@@ -1,6 +1,6 @@
 """A lakehouse that version 0.1 wrote is read as it is, continued, verified, rebuilt and restored.
 
-`make_0_1.py.txt` made it, with commit c6cf1be: two streams, three loads of which one is a release, an erasure; all published.
+`make_0_1.py.txt` made it, with commit c6cf1be: two streams, three loads (one is a release) and an erasure, all published.
 """
 
 import tarfile
