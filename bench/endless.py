@@ -13,10 +13,10 @@ from bench.peers.sizes import written
 from bench.sitting import require
 from bench.small import NEW_RECORDS
 from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
-from jobs.run.loop import run_every
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
+from tidemark.runner.loop import run_every
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

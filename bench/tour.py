@@ -120,7 +120,7 @@ def ways() -> Tour:
     from confluent_kafka import Producer
 
     from bronze.dev_broker.broker import LocalBroker, create_topic
-    from jobs.cli import main
+    from tidemark.commands import main
 
     with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
         config = Path(folder, "tidemark.yml")

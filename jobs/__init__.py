@@ -1,1 +1,1 @@
-"""The jobs and the command line: from flags to settings, a session, a pipeline, an exit code. Nothing imports this package."""
+"""The jobs of `spark-submit`: a file for each stage, for the whole pipeline and for maintenance."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from jobs.process.exit_codes import exit_code_of
-from jobs.run.once import run_job
+from tidemark.process.exit_codes import exit_code_of
+from tidemark.runner.once import run_job
 
 
 def main(argv: list[str] | None = None) -> None:

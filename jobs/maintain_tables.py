@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jobs.process.exit_codes import exit_code_of
-from jobs.run.once import thin_job
+from tidemark.process.exit_codes import exit_code_of
+from tidemark.runner.once import thin_job
 
 if TYPE_CHECKING:
     from pipelines.job import Job

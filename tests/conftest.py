@@ -242,11 +242,11 @@ def run(new_run: Callable[[], Run]) -> Run:
 
 @pytest.fixture
 def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    from jobs import cli
+    from tidemark.commands import main
 
     def ask(config: Path, *command: str) -> Any:
         capsys.readouterr()
-        assert cli.main([*command, "--config", str(config), "--json"]) == 0, command
+        assert main([*command, "--config", str(config), "--json"]) == 0, command
         return json.loads(capsys.readouterr().out)
 
     return ask

@@ -81,7 +81,7 @@ def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -
         assert "NO  " not in printed, printed
         yield step["command"], printed
     assert (folder / "report.html").stat().st_size > 0
-    scheduled = _CRON.findall(page)[0].replace("tidemark", f"{shlex.quote(sys.executable)} -m jobs.cli")
+    scheduled = _CRON.findall(page)[0].replace("tidemark", f"{shlex.quote(sys.executable)} -m tidemark")
     # As cron calls it: with nothing of this shell's environment.
     bare = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "TIDEMARK_JARS") if name in os.environ}
     environment = {**bare, "PYTHONPATH": str(ROOT)}
@@ -92,7 +92,7 @@ def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -
 
 def in_a_process(command: str, folder: Path) -> tuple[int, str]:
     program, *arguments = shlex.split(command)
-    programs = {"tidemark": [sys.executable, "-m", "jobs.cli"], "python": [sys.executable]}
+    programs = {"tidemark": [sys.executable, "-m", "tidemark"], "python": [sys.executable]}
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_") or name == "TIDEMARK_JARS"}
     done = subprocess.run(
         [*programs.get(program, [program]), *arguments],

@@ -12,8 +12,6 @@ import pytest
 from expectations import failing_rows
 from expectations.checks import INVARIANTS, MEASURES
 from expectations.evidence import measures
-from jobs.cli import commands
-from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
@@ -33,9 +31,11 @@ from silver.state import claim, ledger
 from silver.state.watermarks import Watermarks
 from silver.suspects import compare
 from tests.support import kept
+from tidemark.commands import commands
+from tidemark.readers import why
 
 ROOT = Path(__file__).parents[1]
-REPORT = ROOT / "jobs" / "report"
+REPORT = ROOT / "tidemark" / "extras" / "report"
 
 
 def test_every_class_is_counted_and_explained() -> None:
@@ -161,8 +161,8 @@ def test_every_column_of_the_ledger_is_written() -> None:
 
 def test_every_module_of_commands_is_part_of_the_command_line() -> None:
     source = inspect.getsource(commands)
-    for path in (ROOT / "jobs" / "cli").glob("[a-z]*.py"):
-        assert path.stem == "commands" or f"from jobs.cli.{path.stem} import" in source, path.stem
+    for path in (ROOT / "tidemark" / "commands").glob("[a-z]*.py"):
+        assert path.stem == "commands" or f"from tidemark.commands.{path.stem} import" in source, path.stem
 
 
 def test_every_chart_has_data_and_a_place_on_the_page() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import cli
 from tests import first_hour
+from tidemark.commands import main
 
 
 def in_this_process(command: str, folder: Path) -> tuple[int, str]:
@@ -16,7 +16,7 @@ def in_this_process(command: str, folder: Path) -> tuple[int, str]:
     if program != "tidemark":
         return first_hour.in_a_process(command, folder)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = cli.main(arguments)
+        code = main(arguments)
     return code, printed.getvalue()
 
 

@@ -57,7 +57,7 @@ def run(
         TidemarkError: A stage failed; what earlier stages committed stays, and the next run goes on.
     """
     with _job(config, spark, overrides) as job:
-        from jobs.run.once import run_once
+        from tidemark.runner.once import run_once
 
         return made(RunResult, run_once(job, stage=stage))
 
@@ -91,9 +91,9 @@ def status(
     """
     most = _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from jobs.readers import status as reading
-        from jobs.readers.lag import with_lag
         from lakehouse.table import Lakehouse
+        from tidemark.readers import status as reading
+        from tidemark.readers.lag import with_lag
 
         found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=most)
         return made(Status, with_lag(found, settings.kafka) if lag else found)
@@ -115,8 +115,8 @@ def why(
     """
     place = _text("topic", topic), _number("partition", partition) or 0, _number("offset", offset) or 0
     with _settings(config, spark, overrides) as settings:
-        from jobs.readers.why import why_with_record
         from lakehouse.table import Lakehouse
+        from tidemark.readers.why import why_with_record
 
         found, record = why_with_record(Lakehouse.of(settings), *place)
         return made(Fate, {**found, "record": record})
@@ -144,8 +144,8 @@ def quarantine(
     """
     wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from jobs.readers import quarantine as reading
         from lakehouse.table import Lakehouse
+        from tidemark.readers import quarantine as reading
 
         found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
         return made(Quarantine, {"records": found, "count": count})
@@ -235,8 +235,8 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
     """
     asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
-        from jobs.readers.database import run_query
         from lakehouse.table import Lakehouse
+        from tidemark.readers.database import run_query
 
         with run_query(Lakehouse.of(settings), asked) as answer:
             return answer.arrow().read_all()
@@ -244,7 +244,7 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
 
 @contextlib.contextmanager
 def _settings(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Settings]:
-    from jobs.process.context import called_from_python, load_settings
+    from tidemark.process.context import called_from_python, load_settings
 
     with called_from_python(spark):
         yield load_settings(config, _texts(overrides))
@@ -252,7 +252,7 @@ def _settings(config: Config, spark: SparkSession | None, overrides: Overrides |
 
 @contextlib.contextmanager
 def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Job]:
-    from jobs.process.context import called_from_python, open_job
+    from tidemark.process.context import called_from_python, open_job
 
     with called_from_python(spark), open_job(config, _texts(overrides)) as job:
         yield job
@@ -277,8 +277,8 @@ def _settled(
 
 
 def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:
-    from jobs.cli.requests import named_reason, to_filter
     from silver.state.request import RecordFilter, Request
+    from tidemark.process.requests import named_reason, to_filter
 
     is_one = wanted.offset is not None
     record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)

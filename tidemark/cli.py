@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command line of `tidemark`; see `jobs.cli.main`."""
-    from jobs import cli
+    """Run a command line of `tidemark`; see `tidemark.commands.main`."""
+    from tidemark import commands
 
-    return cli.main(argv)
+    return commands.main(argv)
 
 
 def _job(name: str) -> Callable[..., None]:

@@ -126,7 +126,7 @@ class Extractor(Model):
     @property
     def argument(self) -> str:
         """The form's argument: the header's name, the path, `start:end`, `module:function`; empty for value and offset."""
-        return "" if self.form in {"value", "offset"} else cast(str, getattr(self, _FIELDS[self.form]))
+        return "" if self.form in {"value", "offset"} else cast("str", getattr(self, _FIELDS[self.form]))
 
     @property
     def encoding(self) -> Encoding:

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.records import bronze_records, timestamp_columns
-from jobs import cli
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import HEADERS
 from lakehouse.extract.sources import Source, Sources
@@ -20,6 +19,7 @@ from lakehouse.run.context import Run
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, send, send_header_name
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 _ANY = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
 _GOOD = 1_795_254_019_123
@@ -148,7 +148,7 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(
     send(broker.bootstrap_servers, name, sent(_MOST, _GOOD, _MOST, _MOST, _GOOD, _GOOD))
     send(broker.bootstrap_servers, name, [*sent(_MOST, -1, partition=1), *sent(_MOST, partition=1)])
 
-    assert cli.main(["run", *config]) == 0
+    assert main(["run", *config]) == 0
 
     gold = spark.read.table(run.table("gold_records").sql).orderBy("partition", "offset")
     assert [(row["partition"], row["sequence"], row["timestamp"] is not None) for row in gold.collect()] == [
@@ -161,8 +161,8 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(
     assert {row["key"]: (row["partition"], row["sequence"]) for row in latest} == {b"k0": (0, 6), b"k1": (1, 1), b"k2": (0, 5)}
     health = spark.read.table(run.table("gold_stream_health").sql).orderBy("load_seq", "partition").collect()
     assert [row["newest_record_at"] for row in health if row["partition"] == 1] == [None]
-    assert cli.main(["report", "-o", str(tmp_path / "report.html"), *config]) == 0
+    assert main(["report", "-o", str(tmp_path / "report.html"), *config]) == 0
     why = asked(tmp_path / "tidemark.yml", "why", name, "0", "0")
     assert (why["timestamp"], why["timestamp_ms"], why["class"]) == (None, _MOST, "accepted")
-    assert cli.main(["verify", "--deep", *config]) == 0
+    assert main(["verify", "--deep", *config]) == 0
     assert asked(tmp_path / "tidemark.yml", "sql", "SELECT count(timestamp_ms) AS n FROM bronze_records") == [{"n": 6}]

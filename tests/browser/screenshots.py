@@ -9,11 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs.cli import main
-from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EVENTS_TOPIC, Outgoing, events, plan_events
-from jobs.demo.producer import produce
 from tests.support.browser import Opened, open_browser
 from tests.support.small_config import write_config
+from tidemark.commands import main
+from tidemark.extras.demo.events import (
+    EVENTS_HEADER,
+    EVENTS_PARTITIONS,
+    EVENTS_SCHEMA,
+    EVENTS_TOPIC,
+    Outgoing,
+    events,
+    plan_events,
+)
+from tidemark.extras.demo.producer import produce
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 RECORDS, LOADS, HELD_BACK = 120_000, 6, 40

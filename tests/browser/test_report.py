@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from jobs.cli import main
-from jobs.report.text import text
 from lakehouse.contracts.silver import CLASSES
-from tests.jobs.conftest import rows
 from tests.support import browser as browsers
 from tests.support.browser import Opened
 from tests.support.report_tables import HOSTILE, Shape, write_lake
 from tests.support.small_config import write_config
+from tests.tidemark.conftest import rows
+from tidemark.commands import main
+from tidemark.extras.report.text import text
 
 Open = Callable[..., Opened]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs import cli
-from jobs.readers import files as query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
+from tidemark.commands import main
+from tidemark.readers import files as query
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
@@ -31,7 +31,7 @@ _PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 import tidemark
-from jobs import cli
+from tidemark.commands import main
 from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import open_session
 commands, names, config, root, zone = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
@@ -44,7 +44,7 @@ first += [len(done.gold.models), spark.table("gold_records").columns]
 functions = ("table_changes", "range", "explode", "stack")
 first += [each for each in functions if not beyond_tables(spark, f"SELECT * FROM {each}(1)", is_in_catalog=True)]
 spark.catalog.dropTempView("gold_records")
-codes = [cli.main([*command, "--config", config, "--json"]) for command in commands]
+codes = [main([*command, "--config", config, "--json"]) for command in commands]
 spark, counts = open_session("a client"), {}
 for name in names:
     spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{root}/{name}'")
@@ -93,7 +93,7 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
         configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka, gold=gold)
 
     for command in (["run"], _COMMANDS[0]):  # the other one leaves tables as they are
-        assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
+        assert main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
         counted = run_all(configs["connect"], tmp_path / "connect" / "lakehouse", url)
 

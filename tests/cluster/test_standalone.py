@@ -7,8 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs.demo.producer import incidents, produce
-from jobs.readers import files as query
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
@@ -17,6 +15,8 @@ from tests.support.small_config import settings_of, write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 from tests.support.stages import ran
 from tests.support.wheels import installed
+from tidemark.extras.demo.producer import incidents, produce
+from tidemark.readers import files as query
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 

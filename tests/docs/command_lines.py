@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from jobs.cli.commands import app
+from tidemark.commands.commands import app
 
 ROOT = Path(__file__).parents[2]
 SHELL = frozenset({"sh", "bash", "shell", "console"})

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from jobs.cli.commands import SECTIONS, app
 from lakehouse.settings.pipeline import Settings
+from tidemark.commands.commands import SECTIONS, app
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS, KEYS, DECISIONS = DOCS / "commands.md", DOCS / "configuration.md", DOCS / "decisions" / "README.md"

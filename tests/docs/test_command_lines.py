@@ -5,9 +5,9 @@ import re
 import pytest
 import typer
 
-from jobs.cli.commands import app
 from tests.docs import command_lines
 from tests.docs.command_lines import ROOT, SHELL, Line, parse
+from tidemark.commands.commands import app
 
 WRONG: type[Exception] = typer.BadParameter.__mro__[1]
 """What the parser raises of a wrong command line, whether typer bundles click or imports it."""

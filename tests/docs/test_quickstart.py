@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs.cli import main
 from tests.docs.command_lines import Line, blocks
+from tidemark.commands import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

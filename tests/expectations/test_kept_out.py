@@ -6,9 +6,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import gate
-from jobs.readers import quarantine
-from jobs.readers.status import sentences, status
-from jobs.readers.why import why
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects
@@ -23,6 +20,9 @@ from tests.support.prepared import Histories, copy_of
 from tests.support.silver import message
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
+from tidemark.readers import quarantine
+from tidemark.readers.status import sentences, status
+from tidemark.readers.why import why
 
 NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}}
 SMALL = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}

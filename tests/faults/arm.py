@@ -10,8 +10,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.demo.producer import produce
-from jobs.process.context import load_settings, reporting
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof
@@ -19,6 +17,8 @@ from tests.faults.compare import classes, compare, read_log
 from tests.faults.kills import NEVER, STAGES, Durations, Kill, draw, require_end
 from tests.faults.pool import Pool, Runner, StuckError
 from tests.support.small_config import write_config
+from tidemark.extras.demo.producer import produce
+from tidemark.process.context import load_settings, reporting
 
 _PATIENCE_SECONDS = 900
 _STRUCK_TWICE_SHARE, _WHOLE_SHARE = 0.5, 0.2

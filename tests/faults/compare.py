@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.demo.events import EVENTS_HEADER
 from lakehouse.contracts.silver import KEPT
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
@@ -22,6 +21,7 @@ from lakehouse.table import (
 )
 from tests.support.reference import Reference, Seen
 from tests.support.topics import records_of
+from tidemark.extras.demo.events import EVENTS_HEADER
 
 
 class Logged(NamedTuple):

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs.demo.producer import produce
 from tests.faults import report
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
+from tidemark.extras.demo.producer import produce
 
 _DOUBLE_SHARE = 0.25
 _PAIRS = 6

@@ -15,13 +15,13 @@ from typing import Any
 from filelock import FileLock
 from pyspark.sql import SparkSession
 
-from jobs.process.context import load_settings, open_session
-from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines.job import Job
 from tests.support.quick import QUICK
+from tidemark.process.context import load_settings, open_session
+from tidemark.runner.once import run_once
 
 
 class Lines:

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
-from jobs.readers.database import connect
 from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.pipeline import Settings
@@ -24,6 +23,7 @@ from pipelines.recover import restore
 from silver.state.request import Kind, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config, write_config
+from tidemark.readers.database import connect
 
 ANN = b"ann@example.org"  # the key that is erased
 OF_ANN = ("bronze_records", "silver_records", "gold_latest_by_stream", "gold_latest", "gold_records")

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from expectations import gate, verdict
 from gold.publish import publish
 from gold.sql_models import refresh_models
-from jobs.readers.database import run_query
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
@@ -20,6 +19,7 @@ from lakehouse.settings.gate import Gate
 from lakehouse.settings.gold import Gold, GoldModel
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import two_loads
+from tidemark.readers.database import run_query
 
 pytestmark = pytest.mark.everywhere
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
-from jobs.process import exit_codes, output
-from jobs.watch import metrics
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import csv_text, json_text, part_of_error, printable
 from tests.support.examples import examples
+from tidemark.extras.watch import metrics
+from tidemark.process import exit_codes, output
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[])) | st.text(
     '\x00\x1b\r\n\u009b\u202e\u200b\u2028\ud800=+-@\uff1d;"\t\x7f'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +17,14 @@ BUDGETS = {
     "expectations": 2_367,
     "gold": 805,
     "pipelines": 3_146,
-    "tidemark": 1_005,
-    "jobs": 8_745,
+    "tidemark": 5_175,
+    "tidemark/extras": 4_467,
+    "jobs": 123,
     "producer": 1_464,
     "tests": 31_321,
     "bench": 4_497,
 }
-"""Lines of Python and Java."""
+"""Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
 DECISIONS, WORDS_OF_A_DECISION = 35, 250
 DEPENDENCIES = 24
@@ -31,8 +33,13 @@ LOAD_MODULES, LOAD_LINES = 107, 13_122
 
 @pytest.mark.parametrize("folder", BUDGETS)
 def test_a_folder_keeps_its_budget_of_lines(folder: str) -> None:
-    files = [each for each in committed() if each.relative_to(ROOT).parts[0] == folder and each.suffix in (".py", ".java")]
+    files = [each for each in committed() if _row(each) == folder and each.suffix in (".py", ".java")]
     assert sum(each.read_bytes().count(b"\n") for each in files) <= BUDGETS[folder]
+
+
+def _row(file: Path) -> str | None:
+    name = file.relative_to(ROOT).as_posix()
+    return max((each for each in BUDGETS if name.startswith(f"{each}/")), key=len, default=None)
 
 
 def test_documents_decisions_and_required_dependencies_keep_their_budgets() -> None:

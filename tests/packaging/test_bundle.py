@@ -16,11 +16,11 @@ from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 from sqlglot import exp
 
-from jobs.process.context import load_settings
 from lakehouse.contracts import views
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from tests.support.bundle import BUNDLE, DASHBOARD, ROOT, columns_used, dataset_queries, of_kind, resources, widgets
+from tidemark.process.context import load_settings
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 JOBS = of_kind("jobs")

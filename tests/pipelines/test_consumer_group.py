@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs.cli import main
 from lakehouse.run.context import Run
 from lakehouse.settings.kafka import Kafka
 from pipelines import bronze_to_silver, kafka_to_bronze
 from tests.support.kafka import Sent, produce, send, sequenced
 from tests.support.small_config import settings_of, write_config
+from tidemark.commands import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

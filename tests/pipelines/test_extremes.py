@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.readers.database import run_query
-from jobs.readers.status import status
-from jobs.report.facts import facts
 from lakehouse.contracts import views
 from lakehouse.run.context import Run
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound
+from tidemark.extras.report.facts import facts
+from tidemark.readers.database import run_query
+from tidemark.readers.status import status
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
@@ -40,7 +40,7 @@ def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_sho
     found = status(run.pipeline, run.lakehouse)
     assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
     assert [(row["sequences"], row["ranges"]) for row in found["missing"]] == [(LARGEST, 2)] * 2
-    monkeypatch.setattr("jobs.report.facts.MAX_SLICES", 1)
+    monkeypatch.setattr("tidemark.extras.report.facts.MAX_SLICES", 1)
     told = facts(settings, run.lakehouse, asks_kafka=False)
     assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
     with run_query(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:

@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from jobs.readers import files as query
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import maintenance, tables
 from lakehouse.delta.log_files import read_log
@@ -26,6 +25,7 @@ from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound, stopped_at
+from tidemark.readers import files as query
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 

@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import ContractError
 from lakehouse.run.context import Run
@@ -20,6 +19,7 @@ from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, ran, require_sound, stopped_at
+from tidemark.readers.database import run_query
 
 pytestmark = pytest.mark.spark
 

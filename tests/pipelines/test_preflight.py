@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import main
 from lakehouse.config import load
 from lakehouse.errors import ConfigError
 from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"

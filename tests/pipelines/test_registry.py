@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
 from bronze.dev_broker.process import free_port
-from jobs.cli.commands import main
 from lakehouse.errors import RegistryError
 from lakehouse.run import schema_registry
 from lakehouse.run.context import Run
@@ -32,6 +31,7 @@ from tests.support.decodings import prefixed
 from tests.support.protobuf import described, message_of
 from tests.support.small_config import small_config, write_config
 from tests.support.stages import require_sound
+from tidemark.commands.commands import main
 
 Check = Callable[..., dict[str, tuple[bool, str, str]]]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs import cli
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.kafka import send, sequenced
 from tests.support.object_store import Request, before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 TIMES = int(os.environ.get("TESTS_TIMES", "12"))  # commits that a rival's comes before, and commits whose answer is lost
 
@@ -59,7 +59,7 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
 
         def ran(*sequences: int) -> None:
             send(broker.bootstrap_servers, name, sequenced(*sequences))
-            assert cli.main(["run", "--config", str(config)]) == 0
+            assert main(["run", "--config", str(config)]) == 0
 
         more = 0
         interference.before = before

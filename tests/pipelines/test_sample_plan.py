@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs.run.summary import write_plan
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Settings
@@ -17,6 +16,7 @@ from pipelines.job import Job
 from tests.conftest import Events
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
+from tidemark.runner.summary import write_plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

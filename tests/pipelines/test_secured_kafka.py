@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs import cli
 from tests.support.kafka import sequenced
 from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, secured_broker
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -46,7 +46,7 @@ def properties(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> dict[
 
 def checked(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]], str]:
     capsys.readouterr()
-    code = cli.main(["check", "--config", str(config), "--json"])
+    code = main(["check", "--config", str(config), "--json"])
     printed = capsys.readouterr()
     return code, {each["name"]: each for each in json.loads(printed.out)}, printed.out + printed.err
 
@@ -58,11 +58,11 @@ def test_a_topic_goes_from_init_to_gold(
     file = tmp_path / "tidemark.yml"
     options = [part for name, value in properties.items() for part in ("--property", f"{name}={value}")]
     place = ["--brokers", secured.bootstrap_servers, "--topic", TOPIC, "--root", str(tmp_path / "lake")]
-    assert cli.main(["init", *place, *options, "--config", str(file)]) == 0
+    assert main(["init", *place, *options, "--config", str(file)]) == 0
     assert f"${{env:{LOGIN}}}" in file.read_text()
     assert asked(file, "check")
 
-    assert cli.main(["run", "--config", str(file)]) == 0
+    assert main(["run", "--config", str(file)]) == 0
 
     assert asked(file, "sql", "SELECT sequence FROM gold_records ORDER BY sequence") == [{"sequence": n} for n in (1, 2, 3)]
     assert asked(file, "status", "--lag")["lag"][0]["lag"] == 0
@@ -89,7 +89,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     file = config(HIDDEN)
     code, found, _ = checked(file, capsys)
     assert (code, found[f"topic {HIDDEN}"]["ok"]) == (1, False)
-    assert cli.main(["run", "--config", str(file)]) == 1
+    assert main(["run", "--config", str(file)]) == 1
     assert HIDDEN in capsys.readouterr().err
 
     log_in(monkeypatch, "swordfish")
@@ -98,7 +98,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     assert (code, found["topics"]["ok"]) == (1, False)
     assert "the login was refused (SASL authentication error" in found["topics"]["observed"]
     assert found["bronze"]["observed"].startswith("Kafka does not accept who we are.")
-    assert cli.main(["run", "--config", str(file)]) == 1
+    assert main(["run", "--config", str(file)]) == 1
     said = capsys.readouterr()
     assert "uthentication" in said.err
     assert "swordfish" not in printed + said.out + said.err

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.readers.why import why
 from lakehouse.errors import ContractError, RulesChangedError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
@@ -20,6 +19,7 @@ from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import small_config
 from tests.support.stages import ran, require_sound
+from tidemark.readers.why import why
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs import cli
-from jobs.demo.events import Outgoing
-from jobs.demo.producer import incidents, produce
 from lakehouse.run.context import Run
 from tests.support.small_config import write_config
+from tidemark.commands import main
+from tidemark.extras.demo.events import Outgoing
+from tidemark.extras.demo.producer import incidents, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -32,8 +32,8 @@ def test_the_articles_examples_end_in_gold_once_each_and_in_order(
     names = [Outgoing(partition, name.encode(), b"%d" % number, []) for number, name, partition in named]
     produce(broker.bootstrap_servers, simplified, names)
 
-    assert cli.main(["run", "--config", str(config)]) == 0
-    assert cli.main(["run", "--config", str(config)]) == 0
+    assert main(["run", "--config", str(config)]) == 0
+    assert main(["run", "--config", str(config)]) == 0
 
     by_incident: dict[str, list[tuple[int, str]]] = {}
     by_name: dict[str, list[int]] = {}

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tidemark_producer import Counter, FileStore, Position, Sender
 
-from jobs import cli
 from lakehouse.run.context import Run
 from tests.support.producing import RESUMING, Kit, in_row, run_and_kill, start
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.fault]
 
@@ -27,7 +27,7 @@ def test_given_and_counted_numbers_are_in_gold_once(spark: SparkSession, run: Ru
     for seed in range(3):
         run_and_kill(seed, RESUMING, kit.servers, name, str(10**9), "by key")
         if seed == 0:
-            assert cli.main(["run", "--config", str(config)]) == 0
+            assert main(["run", "--config", str(config)]) == 0
     reached = max(record.position[1] for record in kit.records(name)) + 1
     process = start(RESUMING, kit.servers, name, str(reached), "by key")
     assert process.communicate(timeout=60)[0].endswith("done\n")
@@ -41,7 +41,7 @@ def test_given_and_counted_numbers_are_in_gold_once(spark: SparkSession, run: Ru
         second.send(name, b"second", b"k").result(30)
         overtaken.send(name, b"from a zombie", b"k").result(30)
     overtaken.close()
-    assert cli.main(["run", "--config", str(config)]) == 0
+    assert main(["run", "--config", str(config)]) == 0
 
     for table in ("silver_records", "gold_records"):
         rows = spark.read.table(run.table(table).sql).select("producer", "epoch", "sequence", "value").collect()

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import tidemark
-from jobs.process.output import plain
 from lakehouse.escape import brief
 from tests.scenario.corpus import ERASED, FORGED, LATE
 from tests.scenario.corpus import TEXTS as NAMES
 from tests.scenario.lakehouse import ORDERS, TEXTS
+from tidemark.process.output import plain
 
 TEXT, JSON, CSV, TABLE, PARQUET = "text", "json", "csv", "table", "parquet"
 BOTH = (TEXT, JSON)
@@ -25,7 +25,7 @@ NO_STORE = "it is Spark's work: tests/scenario/test_writes.py applies it in S3, 
 
 NOT_HERE = {
     "demo": "it makes its own lakehouse: tests/docs/test_quickstart.py",
-    "init": "it reads a topic and no table: tests/jobs/first/test_init.py",
+    "init": "it reads a topic and no table: tests/tidemark/extras/onboarding/test_init.py",
     "broker up": "a process of its own: tests/bronze/dev_broker/test_broker.py",
     "broker topic": "as broker up",
     "broker down": "as broker up",

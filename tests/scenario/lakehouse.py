@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bronze.dev_broker.broker import create_topic
-from jobs.cli.commands import main
 from lakehouse.config.load import load
 from lakehouse.delta.stored_files import files_of
 from lakehouse.settings.pipeline import Settings
@@ -18,6 +17,7 @@ from tests.scenario import corpus
 from tests.support.kafka import send
 from tests.support.planted import MAILER, PROPERTIES, planted
 from tests.support.small_config import small_config
+from tidemark.commands.commands import main
 
 TEXTS, ORDERS = "scenario-texts", "scenario-orders"
 FOLDER, METRICS = "lakehouse", "tidemark.prom"

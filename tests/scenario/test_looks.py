@@ -9,7 +9,6 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from jobs.cli import commands, sql_report
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.docs import command_lines
 from tests.docs.reference import leaves
@@ -31,6 +30,7 @@ from tests.scenario.conftest import Said
 from tests.scenario.corpus import FORGED
 from tests.scenario.lakehouse import Scenario
 from tests.support.planted import PLANTED
+from tidemark.commands import commands, sql_report
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

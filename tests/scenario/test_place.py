@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from jobs import cli
 from lakehouse.delta.stored_files import files_of
 from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.places import PLACE, Place
 from tests.support.small_config import write_config
+from tidemark.commands import main
 
 pytestmark = [pytest.mark.e2e, pytest.mark.everywhere]
 
@@ -48,7 +48,7 @@ def ran(config: Path) -> Callable[..., None]:
 
     def run(*commands: str) -> None:
         for command in commands:
-            assert cli.main([*command.split(), "--config", str(config)]) == 0, command
+            assert main([*command.split(), "--config", str(config)]) == 0, command
 
     return run
 
@@ -80,7 +80,7 @@ def test_a_topic_reaches_gold_and_every_command_works(
     ran("rebuild --reason look")  # the shadows of a rebuild hold the key too
     ended = "maintain --erase --key somebody-at-example --set maintenance.allow_short_retention=true"
     if not IN_CATALOG:  # which keeps its tables' files to itself
-        assert cli.main([*ended.split(), "--dry-run", "--config", str(config)]) == 1
+        assert main([*ended.split(), "--dry-run", "--config", str(config)]) == 1
     ran(f"erase --topic {name} --key k --reason asked", f"erase --topic {name} --key somebody-at-example --reason asked")
     ran("run", "rebuild --apply --reason again", *([] if IN_CATALOG else [ended]))
     assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
@@ -89,7 +89,7 @@ def test_a_topic_reaches_gold_and_every_command_works(
     if files is not None:
         assert not any(file.startswith("_shadow/") for file in files.sizes())
         files.remove(next(file for file in files.sizes() if file.startswith("bronze_records/part-")))
-        assert cli.main(["verify", "--config", str(config)]) == 1
+        assert main(["verify", "--config", str(config)]) == 1
     if IN_CATALOG:
         assert spark.sql(f"SHOW TABLES IN {lakehouse.schema} LIKE '_shadow*'").isEmpty()
 
@@ -124,4 +124,4 @@ def check_commands_that_read(name: str, config: Path, lakehouse: Lakehouse, aske
     assert json.loads(read(lakehouse, "_watch", "state.json"))["load_seq"] == 2
     assert read(lakehouse, "_data_docs", "index.html")
     for refused in ("DELETE FROM silver_records", "SELECT * FROM text.`/etc/hostname`"):
-        assert cli.main(["sql", "--config", str(config), refused]) == 2
+        assert main(["sql", "--config", str(config), refused]) == 2

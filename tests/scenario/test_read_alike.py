@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from jobs.readers import database, in_spark
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import WATERMARKS
@@ -19,6 +18,7 @@ from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.docs.command_lines import ROOT
 from tests.scenario.lakehouse import ORDERS, Scenario
 from tests.support.small_tables import write_rows
+from tidemark.readers import database, in_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

@@ -15,8 +15,6 @@ import yaml
 
 import tidemark
 from expectations.checks import INVARIANTS, MEASURES
-from jobs.cli.commands import app
-from jobs.process.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED
 from lakehouse import errors
 from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
@@ -29,6 +27,8 @@ from silver.rules import Payload, Policy, Rules
 from silver.state.request import Accepted, Cutover, Erase, RecordFilter, Request, Reset
 from tests.docs.reference import leaves
 from tidemark import answers
+from tidemark.commands.commands import app
+from tidemark.process.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED
 
 FILE = Path(__file__).parents[1] / "kept.yml"
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")

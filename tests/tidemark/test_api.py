@@ -13,12 +13,12 @@ import pytest
 import tidemark
 from bronze.ingest import Ingested
 from gold.publish import Published
-from jobs.process import exit_codes
-from jobs.process.context import called_from_python, reporting
 from lakehouse import errors
 from lakehouse.contracts.silver import CLASSES
 from tests.support.small_config import small_config
 from tidemark import answers
+from tidemark.process import exit_codes
+from tidemark.process.context import called_from_python, reporting
 
 NOTHING = small_config("lakehouse")
 

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.readers.why import why
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Sources
@@ -21,6 +20,7 @@ from pipelines.recover import rebuild, restore
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound
+from tidemark.readers.why import why
 
 pytestmark = pytest.mark.spark
 

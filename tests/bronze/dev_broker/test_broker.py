@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 
 from bronze.dev_broker import process
 from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, require_running, running, state_dir, up
-from jobs.cli.commands import main
 from lakehouse.errors import SourceError, ToolError
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
+from tidemark.commands.commands import main
 
 pytestmark = pytest.mark.kafka
 

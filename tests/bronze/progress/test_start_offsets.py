@@ -15,13 +15,13 @@ from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.kafka.metadata import describe_topics
 from bronze.progress import start_offsets, topic_registry
-from jobs.readers import topics
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.errors import OffsetsExpiredError, SourceError
 from lakehouse.run.context import Run
 from tests.bronze.progress.test_topic_breaks import offsets
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, delete_records, produce, send, sequenced
+from tidemark.readers import topics
 
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 _OF_0_2 = replace(TOPICS, columns=tuple(column for column in TOPICS.columns if not column.is_added_later))

@@ -14,7 +14,6 @@ from pyspark.sql import Row, SparkSession
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from bronze.progress import checkpoint, topic_registry
-from jobs.readers import topics
 from lakehouse.delta import tables
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
@@ -26,6 +25,7 @@ from silver.state.request import RecordFilter, Request
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
+from tidemark.readers import topics
 
 
 def job_of(spark: SparkSession, run: Run, broker: LocalBroker, *topics: str, **more: Any) -> Job:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.process import atomic_file
-from jobs.readers import files as query
-from jobs.watch import metrics, state
 from lakehouse.beside import LocalFolder
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
+from tidemark.extras.watch import metrics, state
+from tidemark.process import atomic_file
+from tidemark.readers import files as query
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from gold import undo
 from gold.publish import publish
-from jobs.cli import main
 from lakehouse import table
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
@@ -30,6 +29,7 @@ from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published, require_sound, stopped_at
+from tidemark.commands import main
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from expectations import decisions as decided
 from expectations import gate, verdict
 from gold import publish as publishing
-from jobs.readers.why import why
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.gold import gold_records
 from lakehouse.delta import tables
@@ -29,6 +28,7 @@ from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, copy_of, empty
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
+from tidemark.readers.why import why
 
 pytestmark = pytest.mark.spark
 

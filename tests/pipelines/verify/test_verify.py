@@ -8,7 +8,6 @@ import pytest
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import SparkSession
 
-from jobs.cli.recovery import write_verified
 from lakehouse.errors import TableStateError
 from lakehouse.run.context import Run
 from pipelines.operate import requests
@@ -20,6 +19,7 @@ from tests.support.prepared import Histories, copy_of
 from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
 from tests.support.stages import published, stopped_at
+from tidemark.commands.recovery import write_verified
 
 pytestmark = pytest.mark.spark
 

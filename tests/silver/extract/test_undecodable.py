@@ -10,9 +10,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from jobs.cli.recovery import write_rebuilt
-from jobs.readers import quarantine
-from jobs.readers.why import why
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver
@@ -24,6 +21,9 @@ from tests.support.bronze import Record, put
 from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound, stopped_at
+from tidemark.commands.recovery import write_rebuilt
+from tidemark.readers import quarantine
+from tidemark.readers.why import why
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import gate, verdict
-from jobs.readers.database import connect
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, TableMissingError, TableStateError
 from lakehouse.extract.sources import Source
@@ -29,6 +28,7 @@ from tests.support.prepared import copy_of
 from tests.support.reference import Reference, Seen, Stream
 from tests.support.small_config import settings_of
 from tests.support.stages import require_sound
+from tidemark.readers.database import connect
 
 Kind = Literal["release", "discard"]
 

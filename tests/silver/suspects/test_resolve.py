@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.cli import order as jobs_order
-from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
@@ -18,6 +16,8 @@ from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
 from tests.support.prepared import History, empty
 from tests.support.small_config import settings_of
+from tidemark.commands import order as jobs_order
+from tidemark.readers.why import why, write_why
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,375 @@
+"""The command line in this process: what it prints, and what it ends with."""
+
+import gc
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from lakehouse import __version__, errors
+from lakehouse.errors import AnotherWriterError, GateFailedError, SourceError, TidemarkError
+from lakehouse.run.lock import locked
+from lakehouse.table import Lakehouse
+from pipelines import medallion
+from pipelines.job import Job
+from tests.conftest import Events
+from tests.docs.reference import leaves
+from tests.support.small_config import write_config
+from tests.support.watched import Medallion
+from tests.tidemark.conftest import RunCommand
+from tidemark.commands import main
+from tidemark.commands.commands import SECTIONS, app
+from tidemark.commands.tools import group
+from tidemark.process import context
+from tidemark.process.context import load_settings, reporting
+from tidemark.process.exit_codes import exit_code_of, invoke
+from tidemark.runner import loop, once
+
+NOTHING: Any = None
+
+
+def fail_with(error: BaseException) -> Callable[..., int]:
+    def action(**_: object) -> int:
+        raise error
+
+    return action
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BROKER_PASSWORD", "hunter2")
+    properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ada"}
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": ["t"], "properties": properties}
+    properties["sasl.password"] = "${env:BROKER_PASSWORD}"
+    return write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka)
+
+
+def test_neither_tidemark_nor_its_help_loads_anything_heavy() -> None:
+    program = (
+        "import sys, tidemark.api\n"
+        "heavy = {'pyspark', 'pandas', 'duckdb', 'deltalake', 'great_expectations', 'confluent_kafka', 'pydantic'}\n"
+        "heavy |= {'requests', 'altair', 'prometheus_client', 'pyarrow'}\n"
+        "of_python = ', '.join({*heavy, 'typer'} & set(sys.modules))\n"
+        "import tidemark.commands\n"
+        "code = tidemark.commands.main(['--help'])\n"
+        "sys.exit(of_python or code or ', '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [name for names in SECTIONS.values() for name in names if f"\n  {name} " not in done.stdout] == []
+
+
+def test_every_command_is_in_one_section_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    root: Any = typer.main.get_command(app)
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(root.commands)
+    assert main(["-h"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Begin:")[2]
+    for path, _ in [*leaves(root), *((name, None) for name in root.commands)]:
+        assert main([*path.split(), "--help"]) == 0
+        assert f"Usage: tidemark {path}" in capsys.readouterr().out
+
+
+def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = group("")
+
+    @commands.command()
+    def work() -> None:
+        with reporting() as report:
+            report.event("a.started")
+            report.event("b_failed")
+
+    for flags, events in (([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])):
+        assert invoke(commands, flags, program="tidemark") == 0
+        assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "Usage: tidemark"),
+        ("config", "Usage: tidemark"),
+        ("rum", "Did you mean 'run'?"),
+        ("run --colour", "No such option"),
+        ("run --stage platinum", "Invalid value for '--stage'"),
+        ("run --every soon", "Invalid value for '--every'"),
+        ("sql SELECT --format xml", "Invalid value for '--format'"),
+        ("config shout", "Did you mean 'show'?"),
+        ("jars fetch nothing", "no such set of jars"),
+        ("gate show --rows 201", "Invalid value for '--rows'"),
+        ("quarantine release --reason x", "No records are named."),
+        ("quarantine release t 0 --reason x", "not clear which"),
+        ("quarantine discard t 0 1 --class late --reason x", "not clear which"),
+        ("quarantine discard --all --class late --reason x", "not clear which"),
+        ("quarantine release --all --reason ' '", "The reason is empty."),
+        ("quarantine release --all", "--reason"),
+        ("watermark reset t 0 --reason x", "nothing to reset"),
+        ("gate release", "--reason"),
+        ("gate reject --reason ' '", "The reason is empty."),
+        ("status --config none.yml", "none.yml"),
+        ("config check --set hunter3", "KEY=VALUE"),
+        ("config check --set =hunter3", "KEY=VALUE"),
+        ("erase --topic t --reason x", "not clear which key"),
+        ("erase --topic t --reason x --key hunter3 --key-file f", "not clear which key"),
+        ("erase --topic t --reason x --key-hex hunter3", "not in hexadecimal"),
+        ("erase --topic t --reason x --key-file no-such-file", "cannot be read"),
+        ("erase --topic t --reason x --key ''", "empty"),
+        ("maintain --erase", "not clear which key"),
+        ("maintain --key hunter3", "nothing to do with it"),
+        ("demo --into .", "The demo starts with an empty folder"),
+        *((name, "Did you mean policies?") for name in ("run", "plan", "status", "sql query", "verify")),
+        *((name, "Did you mean policies?") for name in ("config show", "config check")),
+    ],
+)
+def test_a_wrong_command_line_or_config_ends_with_2_says_why_and_repeats_no_value(
+    line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The config has a mistake: what is wrong in the line is said before the config is read, and nothing starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMARK_CONFIG", str(write_config(tmp_path, root="lakehouse", polices={"late": "drop"})))
+    assert main(shlex.split(line)) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert "hunter3" not in captured.err
+    assert captured.out == ""
+    assert [file.name for file in tmp_path.iterdir()] == ["tidemark.yml"]
+
+
+def test_the_environment_names_the_config_and_set_overrides_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_CONFIG", str(config))
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tidemark {__version__}\n"
+    assert main(["config", "check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"config": str(config), "pipeline": "tests", "ok": True}
+    assert main(["config", "show", "--json", "--set", "kafka.topics=[a, b]", "--set", "policies.max_jump=5"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["kafka"]["topics"], shown["policies"]["max_jump"]) == (["a", "b"], 5)
+
+
+def test_no_error_shows_a_secret_of_the_config(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_settings(config, None)
+    assert exit_code_of(fail_with(SourceError("Refused.", observed="login ada/hunter2"))) == 1
+    assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1
+    err = capsys.readouterr().err
+    assert [each in err for each in ("Refused.", "RuntimeError", "hunter2")] == [True, True, False]
+
+
+def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = {"ConfigError": 2, "UsageError": 2, "GateFailedError": 3, "BreakerOpenError": 5}
+    expected |= {"AnotherWriterError": 4, "UndoneError": 4}
+    kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TidemarkError)]
+    for kind in kinds:
+        more: dict[str, Any] = {"missing": ["x"], "unexpected": [], "wrong_type": []} if kind is errors.ContractError else {}
+        assert exit_code_of(fail_with(kind("[bold]a table[/bold]", **more))) == expected.get(kind.__name__, 1)
+        said = capsys.readouterr().err
+        assert "[bold]a table[/bold]" in said
+        assert "Traceback" not in said
+    assert exit_code_of(fail_with(ZeroDivisionError("oh"))) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_sigterm_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(fail_with(SystemExit(7))) == 7
+    assert exit_code_of(fail_with(SystemExit("text"))) == 1
+    monkeypatch.setattr("lakehouse.machine.doctor.diagnose", fail_with(KeyboardInterrupt()))
+    assert main(["doctor"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+    def terminate() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        return 0
+
+    former = signal.getsignal(signal.SIGTERM)
+    assert exit_code_of(terminate) == 143
+    assert signal.getsignal(signal.SIGTERM) is former
+    assert "the next run finishes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
+def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(
+    number: signal.Signals, code: int, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)  # the handler raises here, and Python ignores it
+
+    def collect() -> int:
+        Finalized()
+        time.sleep(10)
+        return 0
+
+    former = sys.unraisablehook
+    assert exit_code_of(collect) == code
+    assert sys.unraisablehook is former
+    assert capsys.readouterr().err == f"tidemark: {word}; the next run finishes what was begun.\n"
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "tidemark", "sql", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(60) in (1, 141)
+
+
+def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *, stop_during: int) -> list[str]:
+    """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
+    reached: list[str] = []
+
+    def fake_run(job: Job, **_: object) -> dict[str, Any]:
+        told = job.report
+        number = len(reached)
+        reached.append("bronze")
+        told.event("bronze.started")
+        if number == stop_during:
+            os.kill(os.getpid(), signal.SIGTERM)
+        told.event("bronze.read", records=1)
+        told.event("silver.claimed", load_seq=1)
+        reached[-1] = "silver"
+        outcome = outcomes[number]
+        if outcome is not None:
+            raise outcome
+        return {"run_id": str(number)}
+
+    monkeypatch.setattr(loop, "run_once", fake_run)
+    return reached
+
+
+def test_the_loop_goes_on_after_a_failed_gate_and_ends_with_the_code_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, locked = GateFailedError("no"), AnotherWriterError("locked")
+    histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [failed, None], [None, failed]]
+    for outcomes in histories:
+        report, finished = Events(), list[dict[str, Any]]()
+        reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
+        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, on_result=finished.append) == 143
+        # The run during which the signal came was left between its first stage and the next.
+        assert reached == ["silver"] * len(outcomes) + ["bronze"]
+        assert len(finished) == outcomes.count(None)
+        assert report.seen[-1] == ("run.stopped", {"exit_code": 143})
+    ending([SourceError("gone")], monkeypatch, stop_during=-1)
+    with pytest.raises(SourceError):  # any other error ends it
+        loop.run_every(Job.on(NOTHING, NOTHING, Events()), seconds=0)
+
+
+def test_the_loop_listens_for_signals_after_spark_does_and_its_pause_ends_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending([None], monkeypatch, stop_during=-1)
+    handlers = list[object]()
+    before = signal.getsignal(signal.SIGINT)
+    job = Job(NOTHING, Events(), lambda: handlers.append(signal.getsignal(signal.SIGINT)))  # type: ignore[arg-type, return-value] # no session is needed
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    assert loop.run_every(job, seconds=60) == 130
+    assert time.monotonic() - started < 30
+    assert handlers == [before]
+
+
+def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
+    stop, report = threading.Event(), Events()
+    stoppable = loop.StoppableReport(report, stop)
+    stoppable.event("gate.started")
+    stop.set()
+    stoppable.event("gate.finished")
+    stoppable.event("run.finished")
+    with pytest.raises(loop.StopRequestedError):
+        stoppable.event("gold.started")
+    assert report.names == ["gate.started", "gate.finished", "run.finished"]
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
+    config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(context, "open_session", fail_with(AssertionError("a JVM is started")))
+    with locked(Lakehouse(root=str(config.parent / "lakehouse"))):
+        _, err = run_command(command, code=4)
+    assert "Another run is writing to this lakehouse" in err
+
+
+def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, report = load_settings(config, None), Events()
+    outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
+
+    def fake_run(job: Job, _stage: object) -> Any:
+        job.report.event("run.started", pipeline="tests", run_id="r2")
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, TidemarkError):
+            job.report.event("bronze.finished", records=0, seconds=2.5)
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(medallion, "run", fake_run)
+    job = Job.on(NOTHING, settings, report)
+    assert once.run_once(job)["run_id"] == "r1"
+    with pytest.raises(GateFailedError):
+        once.run_once(job)
+    folder = config.parent / "lakehouse" / "_reports"
+    assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
+    failed = json.loads((folder / "r2.json").read_text())
+    assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
+    assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
+    assert report.names == ["run.started", "run.started", "bronze.finished", "run.failed"]
+
+
+def test_a_run_that_fails_prints_what_it_did_as_json_and_its_error_once(
+    config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited = {"gate_run_id": "g", "passed": False, "failed": ["budget_late"]}
+    failing = Medallion({"bronze": {"records": 3}}, audited, GateFailedError("Late records: hunter2.", where="t"))
+    monkeypatch.setattr(medallion, "run", failing.run)
+
+    out, err = run_command("run", "--json", code=3)
+
+    done = json.loads(out)
+    assert (done["pipeline"], done["bronze"], done["silver"], done["gate"]) == ("tests", {"records": 3}, None, audited)
+    assert (done["error"], done["exit_code"]) == ("GateFailedError", 3)
+    assert done["message"] == "Late records: ********.\n  where: t"
+    assert [json.loads(line)["event"] for line in err.splitlines() if "Late records" in line] == ["run.failed"]
+
+
+def test_a_run_first_frees_what_the_one_before_left_in_cycles(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frame:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left = list[weakref.ref[Frame]]()
+
+    def fake_run(_job: Job, _stage: object) -> Any:
+        freed = [each() is None for each in left]
+        left[:] = [weakref.ref(Frame())]
+        return {"run_id": "r1", "freed": freed}
+
+    monkeypatch.setattr(medallion, "run", fake_run)
+    job = Job.on(NOTHING, load_settings(config, None), Events())
+    gc.disable()
+    try:
+        assert [once.run_once(job)["freed"] for _ in range(3)] == [[], [True], [True]]
+    finally:
+        gc.enable()
+
+
+def test_a_result_is_kept_on_the_volume_of_a_catalog_where_there_is_one(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    place = {"catalog": "main", "schema": "tidemark", "volume": str(volume)}
+    settings = load_settings(write_config(tmp_path, root="", lakehouse=place), None)
+    once._keep(settings, {"run_id": "r1"})
+    assert not volume.exists()
+    volume.mkdir()
+    once._keep(settings, {"run_id": "r1"})
+    assert (volume / "_reports" / "r1.json").exists()

@@ -1,0 +1,5 @@
+"""The command line `tidemark`. The entry is `main`."""
+
+from tidemark.commands.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,194 @@
+"""The command line. Results go to stdout, progress and errors to stderr; commands that need no Spark start no JVM.
+
+Heavy imports are in the commands that need them: `tidemark --help` answers within half a second.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lakehouse import __version__
+from lakehouse.table import Lakehouse
+from tidemark.commands.begin import check, doctor, init
+from tidemark.commands.gate import gate_app
+from tidemark.commands.maintain import maintain
+from tidemark.commands.recovery import rebuild, restore, verify
+from tidemark.commands.requests import erase, quarantine_app, watermark_app
+from tidemark.commands.sql_report import report, sql
+from tidemark.commands.status import status
+from tidemark.commands.tools import Call, broker_app, config_app, group, jars_app, need_command
+from tidemark.commands.topics import topic_app
+from tidemark.process.exit_codes import exit_code_of, invoke
+from tidemark.process.options import (
+    MOST_ROWS,
+    Limit,
+    OffsetArgument,
+    PartitionArgument,
+    TopicArgument,
+    command_line,
+)
+from tidemark.runner.once import run_once
+from tidemark.runner.waiting import few_wait
+
+SECTIONS = {
+    "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
+    "Run": ("run", "plan"),
+    "Look": ("status", "report", "sql", "why", "order", "topic", "watermark"),
+    "Decide": ("quarantine", "gate"),
+    "Keep": ("verify", "maintain", "erase", "restore", "rebuild"),
+}
+"""The commands in the order of the help."""
+
+
+class _Sections(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- as typer calls it
+        """Write each section as a list of its own, all as wide as the widest."""
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                limit = formatter.width - width - 6
+                formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names])
+
+
+app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True)
+_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
+for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
+    app.add_typer(_group, name=_name)
+for _command in (init, check, doctor, status, sql, report, verify, restore, rebuild, maintain, erase):
+    app.command()(_command)
+
+
+class Stage(StrEnum):
+    """A stage of the pipeline that can be run alone."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GATE = "gate"
+    GOLD = "gold"
+
+
+class Format(StrEnum):
+    """Output formats of arrival orders."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False
+) -> None:
+    if version:
+        typer.echo(f"tidemark {__version__}")
+        raise typer.Exit
+    need_command(context)
+
+
+@app.command()
+def demo(
+    *,
+    into: Annotated[Path | None, typer.Option("--into", help="The folder for tables and configs; else a new one.")] = None,
+    records: Annotated[int, typer.Option("--records", min=80, help="Records of the second stream.")] = 200_000,
+) -> None:
+    """Show it all on a real local Kafka broker.
+
+    Runs the pipeline twice and compares what the tables hold with what was sent.
+    """
+    from tidemark.extras.demo.run import run_demo
+
+    run_demo(into, records=records)
+
+
+@app.command()
+def run(
+    *,
+    call: Call,
+    every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help="Run again and again.")] = None,
+    stage: Annotated[Stage | None, typer.Option("--stage", help="One stage only.")] = None,
+) -> int:
+    """Run the pipeline: Bronze, Silver, the gate, Gold."""
+    from tidemark.extras.watch.after_run import listening
+    from tidemark.runner.loop import run_every
+    from tidemark.runner.summary import write_result
+
+    def on_failure(failed: dict[str, Any]) -> None:
+        if call.as_json:
+            write_result(failed, as_json=True)
+
+    with call.job(is_little=lambda settings: every is None and few_wait(settings)) as job:
+        if every is not None:
+            on_result = partial(write_result, as_json=call.as_json)
+            with listening(job.settings, job.report):
+                return run_every(job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure)
+        result = run_once(job, stage=stage, on_failure=on_failure)
+    write_result(result, as_json=call.as_json)
+    return 0
+
+
+@app.command()
+def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+    """Say what the next Silver load would do; load nothing.
+
+    Before the first run: what it would do with a sample from Kafka.
+    """
+    from pipelines import medallion
+    from tidemark.process.output import write
+    from tidemark.runner.summary import write_plan
+
+    with call.job() as job:
+        planned = medallion.plan(job)
+    write_plan(planned, as_json=call.as_json, most=limit)
+    if planned.get("sample") and not call.as_json:
+        write(f"\nNext:\n  {command_line('run', call.config)}")
+
+
+@app.command()
+def why(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
+    *,
+    call: Call,
+) -> None:
+    """Say what became of one record, and by which rule."""
+    from tidemark.readers.why import why as explain
+    from tidemark.readers.why import write_why
+
+    settings = call.settings()
+    found = explain(Lakehouse.of(settings), topic, partition, offset)
+    call.show(found, write_why)
+
+
+@app.command()
+def order(
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="One topic only.")] = None,
+    call: Call,
+    form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
+) -> None:
+    """Show how each stream arrived: jumps and duplicate blocks.
+
+    Reads Bronze, in the order of arrival, and Silver, in the order of what was kept.
+    """
+    from pipelines import medallion
+    from tidemark.commands.order import write_order
+
+    with call.job() as job:
+        found = medallion.orders(job, topic=topic)
+    write_order(found, "json" if call.as_json else form)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line.
+
+    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
+    143 after SIGTERM.
+    """
+    return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

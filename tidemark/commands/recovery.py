@@ -1,0 +1,124 @@
+"""The commands that check and repair the tables: verify, restore, rebuild."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lakehouse.escape import printable
+from lakehouse.run.findings import Check, require_sound
+from tidemark.commands.tools import Call
+from tidemark.process import output
+from tidemark.process.options import By, DryRun, Reason
+from tidemark.process.requests import person
+
+
+def verify(
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every file whole, and decide everything again.")] = False,
+    call: Call,
+) -> None:
+    """Prove the tables against each other, and name what is damaged."""
+    from pipelines import medallion
+
+    with call.job() as job:
+        found = medallion.verify(job, is_deep=deep)
+    write_verified(found, as_json=call.as_json)
+
+
+def restore(
+    *,
+    to: Annotated[int, typer.Option("--to", metavar="LOAD", min=1, help="The last load that stays.")],
+    reason: Reason = "",
+    by: By = None,
+    dry_run: DryRun = False,
+    call: Call,
+) -> None:
+    """Take Silver and Gold back to a load.
+
+    With watermarks, rejects and the ledger, together. Bronze stays: the next run decides again what came after that load.
+    """
+    from pipelines import medallion
+
+    with call.job() as job:
+        done = medallion.restore(job, to=to, reason=reason, by=person(by), is_dry_run=dry_run)
+    call.show(done, write_restored)
+
+
+def rebuild(
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Put the result in place; else only show what changes.")] = False,
+    reason: Reason = "",
+    by: By = None,
+    call: Call,
+) -> None:
+    """Rebuild Silver from Bronze with the current config.
+
+    Shows each decision that changes. For a changed extractor or policy, or a damaged table.
+    Gold follows with the next run.
+    """
+    from pipelines import medallion
+
+    with call.job() as job:
+        done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
+    call.show(done, write_rebuilt)
+
+
+def write_restored(done: dict[str, Any]) -> None:
+    """Print on stdout what a restore rolled back, or would roll back."""
+    verb = "Would take" if done["is_dry_run"] else "Took"
+    number = f", as load {done['load_seq']}" if done["load_seq"] else ""
+    output.write(f"{verb} all tables back to load {done['to']}{number}.")
+    if done["undone"] is None:
+        output.write("No later load was there.")
+    else:
+        first, last = done["undone"]
+        gone = f"{done['records']:,} rows of silver_records and {done['rejects']:,} of silver_rejects"
+        output.write(f"Loads {first} to {last} go, with {gone}. The next `tidemark run` decides their Bronze records again.")
+
+
+def write_rebuilt(done: dict[str, Any]) -> None:
+    """Print on stdout which decisions a rebuild changed, or would change."""
+    changed = sum(row["records"] for row in done["changes"])
+    output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} otherwise than before.")
+    if done["changes"]:
+        output.write_table(["before", "after", "records"], [list(row.values()) for row in done["changes"]])
+        columns = [name for name in done["samples"][0] if any(row[name] is not None for row in done["samples"])]
+        rows = [[row[name] for name in columns] for row in done["samples"]]
+        output.write_table(columns, rows, title="The first of them")
+    if done["payload_fields"]:
+        rows = [[row[name] or "none" for name in ("field", "before", "after")] for row in done["payload_fields"]]
+        output.write_table(["field", "before", "after"], rows, title="All values are decoded again, into other fields")
+    if done["repeated"]:
+        output.write(f"Decisions of people that were done again: {done['repeated']}.")
+    for each in done["not_repeated"]:
+        output.write(f"Not done again: {printable(each)}")
+    if done["is_applied"]:
+        output.write(
+            f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits all of it and publishes it anew."
+        )
+    else:
+        output.write(f"Nothing was put in place; --apply does. All changes are in {done['shadow']}.")
+
+
+def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
+    """Print every check on stdout, as a table or JSON; then raise a TableStateError for the first that failed."""
+    if as_json:
+        output.write_json(found)
+    else:
+        _write_text(found)
+    require_sound(Check(**check) for check in found["checks"])
+
+
+def _write_text(found: dict[str, Any]) -> None:
+    rows = [("ok" if each["ok"] else "NO", each["check"], each["observed"], each["where"]) for each in found["checks"]]
+    output.write_table(["", "check", "observed", "where"], rows)
+    if found["last_load_seq"] is None:
+        output.write("The rest was not looked at: with these files it would be read wrong.")
+        return
+    output.write(
+        f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}; {found['seconds']:.1f} s."
+    )
+    if found["open_claim"] is not None:
+        output.write(f"Load {found['open_claim']} is claimed and not finished: the next run finishes it.")

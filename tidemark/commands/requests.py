@@ -1,0 +1,226 @@
+"""The commands for an operator's decisions: on quarantined records, watermarks and a key's records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lakehouse.contracts.silver import QUARANTINED, Quarantined
+from lakehouse.errors import UsageError
+from lakehouse.escape import printable
+from lakehouse.table import Lakehouse
+from tidemark.commands.tools import Call, group, need_command
+from tidemark.process.options import (
+    MOST_ROWS,
+    By,
+    DryRun,
+    KeyFileOption,
+    KeyHexOption,
+    KeyOption,
+    Limit,
+    OffsetArgument,
+    PartitionArgument,
+    Reason,
+    TopicArgument,
+)
+from tidemark.process.requests import named_reason, to_filter
+
+if TYPE_CHECKING:
+    from silver.state.request import Kind, Request
+
+QuarantineClass = Literal[Quarantined, "unmet"]
+ClassOption = Annotated[
+    QuarantineClass | None,
+    typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."),
+]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
+ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
+DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="What waits so long.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed where nothing else is named.")]
+RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
+RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
+RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
+
+watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
+quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
+quarantine_app.callback(invoke_without_command=True)(need_command)
+watermark_app.callback(invoke_without_command=True)(need_command)
+
+
+@watermark_app.command("show")
+def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+    """Show each stream's watermark: its highest accepted sequence."""
+    from tidemark.process.output import tell_left_out, write_json
+    from tidemark.readers.status import status, write_streams
+
+    settings = call.settings()
+    found = status(settings.pipeline, Lakehouse.of(settings), with_missing=False, most_streams=limit)
+    if call.as_json:
+        write_json(found["streams"])
+        tell_left_out(len(found["streams"]), found["stream_count"], "streams")
+    else:
+        write_streams(found["streams"], found["stream_count"])
+
+
+@quarantine_app.command("list")
+def quarantine_list(
+    *,
+    kind: ClassOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer: ProducerOption = None,
+    days: DaysOption = None,
+    limit: Limit = MOST_ROWS,
+    call: Call,
+) -> None:
+    """List the records that wait, by class, stream and age."""
+    from silver.state.request import RecordFilter
+    from tidemark.process.output import tell_left_out
+    from tidemark.readers import quarantine
+
+    settings = call.settings()
+    wanted = RecordFilter(kind, topic, partition, None, producer, days)
+    found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
+    call.show(found, lambda _: quarantine.write_held(found, count))
+    tell_left_out(len(found), count, "records")
+
+
+@quarantine_app.command("show")
+def quarantine_show(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
+    *,
+    call: Call,
+) -> None:
+    """Show a record's bytes as Bronze holds them, and why it is where it is."""
+    from tidemark.process.output import cell, write, write_json
+    from tidemark.readers.why import why_with_record, write_why
+
+    lakehouse = Lakehouse.of(call.settings())
+    fate, raw = why_with_record(lakehouse, topic, partition, offset)
+    if call.as_json:
+        write_json({**fate, "record": raw}, is_whole=True)
+        return
+    write_why(fate)
+    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
+
+
+def _add_settling(kind: Kind, description: str) -> None:
+    """Add `quarantine release` or `quarantine discard`, which select records in the same way."""
+
+    @quarantine_app.command(kind, help=description)
+    def settle(
+        of_topic: RecordTopic = None,
+        of_partition: RecordPartition = None,
+        offset: RecordOffset = None,
+        *,
+        reason: Reason,
+        kind_of: ClassOption = None,
+        topic: TopicOption = None,
+        partition: PartitionOption = None,
+        producer: ProducerOption = None,
+        days: DaysOption = None,
+        everything: AllOption = False,
+        by: By = None,
+        dry_run: DryRun = False,
+        call: Call,
+    ) -> None:
+        from silver.state.request import RecordFilter, Request
+
+        filters = RecordFilter(kind_of, topic, partition, None, producer, days)
+        wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
+        _decide(call, Request(kind, *named_reason(reason, by), wanted=wanted), is_dry_run=dry_run)
+
+
+_add_settling("release", "Let records into Silver, marked late, or into Gold. The next run audits and publishes them.")
+_add_settling("discard", "Give records up: they stay listed, and in Bronze, and wait no more.")
+
+
+@watermark_app.command("reset")
+def watermark_reset(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    *,
+    reason: Reason,
+    producer: ProducerOption = None,
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
+    ] = None,
+    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
+    by: By = None,
+    dry_run: DryRun = False,
+    call: Call,
+) -> None:
+    """Move a stream's watermark to a sequence, or start a new epoch of it."""
+    from silver.state.request import Request, Reset
+
+    if to is None and not new_epoch:
+        raise UsageError(
+            "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
+        )
+    reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
+    _decide(call, Request("reset", *named_reason(reason, by), reset=reset), is_dry_run=dry_run)
+
+
+def erase(
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
+    reason: Reason,
+    key: KeyOption = None,
+    key_hex: KeyHexOption = None,
+    key_file: KeyFileOption = None,
+    by: By = None,
+    dry_run: DryRun = False,
+    call: Call,
+) -> None:
+    """Erase the records of a key in all tables. Their places stay, what they held goes."""
+    from silver.state.request import Erase, Request
+
+    asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
+    _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
+
+
+def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
+    """Read the key that one of the options gives. Errors do not repeat it.
+
+    Raises:
+        UsageError: None or several of the options are given, or the key is empty or cannot be read.
+    """
+    if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- exactly one of the three is given
+        expected = "one of --key-file, --key and --key-hex"
+        raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
+    try:
+        if file is not None:
+            key = _without_end_of_line(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+        else:
+            key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
+    except ValueError:
+        expected = "hexadecimal digits, two to a byte"
+        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+    except OSError as error:
+        raise UsageError("The key's file cannot be read.", where=f"--key-file {file}", observed=error.strerror) from None
+    if not key:
+        next_step = "Records without a key, or with an empty one, cannot be erased by it."
+        raise UsageError("The key is empty.", where=command, expected="the key's bytes", next_step=next_step)
+    return key
+
+
+def _without_end_of_line(key: bytes) -> bytes:
+    return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
+
+
+def _decide(call: Call, request: Request, *, is_dry_run: bool) -> None:
+    from pipelines import medallion
+    from pipelines.operate.requests import UNDECIDED
+    from tidemark.runner.summary import write_decided
+
+    with call.job() as job:
+        done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)
+    write_decided(done, as_json=call.as_json)
+    if UNDECIDED in done["left"]:
+        raise typer.Exit(1)  # the erasure is not whole

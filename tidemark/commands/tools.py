@@ -1,0 +1,211 @@
+"""The commands around the pipeline: config, jars and broker."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lakehouse.errors import UsageError
+from tidemark.process.context import is_quiet, is_verbose, load_settings, open_job
+from tidemark.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from lakehouse.settings.pipeline import Settings
+    from pipelines.job import Job
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The options --config, --set and --json of a command. A command takes them as its parameter `call`."""
+
+    config: Path
+    overrides: list[str] | None
+    as_json: bool
+
+    def settings(self) -> Settings:
+        """Load the settings; see `tidemark.process.context.load_settings`."""
+        return load_settings(self.config, self.overrides)
+
+    def job(self, **options: Any) -> AbstractContextManager[Job]:
+        """Open a job; see `tidemark.process.context.open_job`."""
+        return open_job(self.config, self.overrides, **options)
+
+    def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
+        """Print a result on stdout: as JSON, or as text."""
+        from tidemark.process.output import write_json
+
+        write_json(found) if self.as_json else write_text(found)
+
+
+def _option(name: str, option: Any, default: Any = False) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+
+
+_CONFIG = (_option("config", ConfigFile, DEFAULT_CONFIG), _option("overrides", Overrides, None))
+_JSON = _option("as_json", AsJson)
+_OUTPUT = (_option("quiet", Quiet), _option("verbose", Verbose))
+
+
+class Commands(typer.Typer):
+    """Commands that all take --quiet and --verbose."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """See `typer.Typer.command`."""
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(function, eval_str=True)
+            is_called = "call" in signature.parameters
+            own = [_CONFIG if each.name == "call" else (each,) for each in signature.parameters.values()]
+            parameters = [*itertools.chain(*own), *((_JSON,) if is_called else ()), *_OUTPUT]
+
+            @functools.wraps(function)
+            def run_command(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
+                is_quiet.set(quiet)
+                is_verbose.set(verbose)
+                if is_called:
+                    more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
+                return function(*arguments, **more)
+
+            vars(run_command)["__signature__"] = signature.replace(parameters=parameters)
+            super(Commands, self).command(name, **options)(run_command)
+            return function
+
+        return add
+
+
+def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
+    """A group of commands, with help in plain text."""
+    # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
+    context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
+    return Commands(cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context)
+
+
+config_app = group("Look at a pipeline's config.")
+jars_app = group("The JVM jars: fetched once, used offline from then on.")
+broker_app = group("A local Kafka broker for development. Never for data that matters.")
+
+
+@config_app.callback(invoke_without_command=True)
+@jars_app.callback(invoke_without_command=True)
+@broker_app.callback(invoke_without_command=True)
+def need_command(context: typer.Context) -> None:
+    """Show the help and exit as for a wrong command line, if no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(UsageError.exit_code)
+
+
+@config_app.command("show")
+def config_show(*, call: Call) -> None:
+    """Print the settings that are in force, defaults included, secrets masked."""
+    from lakehouse.config import load as configs
+    from tidemark.process.output import tell
+
+    settings = call.settings()
+    tell(configs.redacted(settings), configs.show_yaml(settings), as_json=call.as_json)
+
+
+@config_app.command("check")
+def config_check(*, call: Call) -> None:
+    """Check the config whole; nothing is started."""
+    from pipelines import preflight
+    from tidemark.process.output import tell
+
+    settings = call.settings()
+    preflight.require(settings)
+    found = {"config": str(call.config), "pipeline": settings.pipeline, "ok": True}
+    tell(found, f"{call.config}: pipeline {settings.pipeline} is in order.", as_json=call.as_json)
+
+
+@jars_app.command("fetch")
+def jars_fetch(
+    conf: Annotated[
+        str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help="One set only; those of stores, only so.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
+    from lakehouse.machine import jars
+    from lakehouse.machine.storage_jar import storage_jar
+    from tidemark.process.output import tell
+
+    folder = str(jars.fetch(conf))
+    if conf != "broker":
+        storage_jar()
+    tell({"folder": folder}, folder, as_json=as_json)
+
+
+@jars_app.command("archive")
+def jars_archive(*, as_json: AsJson = False) -> None:
+    """Make an archive of the classes that Spark loads here, so that a session starts sooner: a minute, 200 MB."""
+    from lakehouse.machine import class_archive
+    from tidemark.process.output import tell
+
+    with tempfile.TemporaryDirectory() as folder:
+        # -P: a folder `tidemark` where this is called is not ours.
+        demo = [sys.executable, "-P", "-c", "from tidemark.cli import main; raise SystemExit(main())", "demo"]
+        file = str(class_archive.make([*demo, "--records", "2000", "--into", folder]))
+    tell({"file": file}, file, as_json=as_json)
+
+
+@broker_app.command("up")
+def broker_up(
+    *,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Its port here; by default the former one, or a free one.")
+    ] = None,
+    folder: BrokerFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a local Kafka broker that goes on running, or name the one that runs."""
+    from bronze.dev_broker import broker
+    from tidemark.process.output import tell
+
+    state = broker.up(folder, port)
+    text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
+    tell(state, text, as_json=as_json)
+
+
+@broker_app.command("topic")
+def broker_topic(
+    name: Annotated[str, typer.Argument(help="The topic's name.")],
+    *,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions it has.")] = 1,
+    folder: BrokerFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic on the local broker that runs."""
+    from bronze.dev_broker import broker
+    from tidemark.process.output import tell
+
+    state = broker.require_running(folder)
+    broker.create_topic(state.bootstrap_servers, name, partitions)
+    found = {"topic": name, "partitions": partitions, "bootstrap_servers": state.bootstrap_servers}
+    tell(found, f"Created {name} with {partitions:,} partitions at {state.bootstrap_servers}.", as_json=as_json)
+
+
+@broker_app.command("down")
+def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
+    """End the local broker; its records stay."""
+    from bronze.dev_broker import broker
+    from tidemark.process.output import tell
+
+    state = broker.down(folder)
+    text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."
+    tell(state, text, as_json=as_json)

@@ -1,0 +1,237 @@
+"""The demo's records, and the expected outcome: the number of new, repeated and bad ones.
+
+The inputs are the article's incidents and a long stream of events (`tidemark.extras.demo.events`). They are the same on every
+machine. The expected outcome comes from the plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer
+from tidemark_producer import Given, Headers, ProducerError, Sender
+
+from bronze.dev_broker.broker import create_topic
+from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
+from lakehouse.errors import SourceError
+from tidemark.extras.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_TOPIC, Outgoing, events, plan_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from confluent_kafka import KafkaError, Message
+
+INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
+INCIDENTS_SCHEMA = "id BIGINT, data STRING"
+
+_FLUSH_SECONDS = 60
+
+# Incident, id and data as the article prints them: 1 to 7 are sent, a failure follows, and all from 4 on are sent again.
+_INCIDENTS = (
+    *(("A", 1, "ab583cc8f8"), ("B", 2, "83ccc8f8f8"), ("C", 3, "115tab5b58"), ("C", 4, "83caac564b")),
+    *(("B", 5, "a583ccc8f8"), ("A", 6, "8f8bc8f890"), ("A", 7, "07583ab583"), ("A", 8, "930fce58f3")),
+    *(("B", 9, "7583ab93ab"), ("C", 10, "7583aab583"), ("B", 11, "b583075830")),
+)
+_FIRST_TRY, _SECOND_TRY = _INCIDENTS[:7], _INCIDENTS[3:]
+_INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What was sent to both topics, and what the tables must hold.
+
+    Attributes:
+        incidents: The ids of each incident, once each, in the order they were first sent.
+        classes: Events by the class that they must end in.
+        high_watermarks: The highest sequence of each partition of the events.
+    """
+
+    records: int
+    incident_records: int
+    incidents: dict[str, list[int]]
+    classes: dict[str, int]
+    high_watermarks: dict[int, int]
+
+
+def incidents() -> list[Outgoing]:
+    """Return the article's example: incidents A, B and C with data 1 to 7, then 4 to 11 again; 15 records, 11 of them unique.
+
+    The key is the incident, the sequence is the field `id` of the JSON value. An incident stays on one partition.
+    """
+    return [
+        Outgoing(_INCIDENT_PARTITION[incident], incident.encode(), json.dumps({"id": number, "data": data}).encode(), [])
+        for incident, number, data in (*_FIRST_TRY, *_SECOND_TRY)
+    ]
+
+
+def expected(records: int) -> Sent:
+    """Return what the tables must hold once `send_incidents` and `send_events` have sent all.
+
+    Raises:
+        UsageError: There are too few records for the events.
+    """
+    plans, article = plan_events(records), incidents()
+    return Sent(
+        records=records + len(article),
+        incident_records=len(article),
+        incidents={
+            incident: [number for name, number, _ in _INCIDENTS if name == incident] for incident in _INCIDENT_PARTITION
+        },
+        classes={
+            ACCEPTED: sum(plan.unique for plan in plans),
+            DUPLICATE: sum(plan.resent for plan in plans),
+            INVALID: sum(len(plan.bad) for plan in plans),
+        },
+        high_watermarks={plan.partition: plan.unique for plan in plans},
+    )
+
+
+def send_incidents(bootstrap_servers: str) -> int:
+    """Create the topic of the incidents, fill it, and return the number of records.
+
+    Raises:
+        SourceError: The topic exists, or the broker refused something.
+    """
+    create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
+    return produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, incidents(), _id_of, Headers(None, None, None))
+
+
+def send_events(bootstrap_servers: str, records: int) -> int:
+    """Create the topic of the events, fill it, and return the number of records.
+
+    Raises:
+        SourceError: The topic exists, or the broker refused something.
+        UsageError: There are too few records.
+    """
+    plans = plan_events(records)
+    create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
+    return produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), sequence_of, Headers(None, None, EVENTS_HEADER))
+
+
+def produce_numbered(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[Outgoing],
+    number_of: Callable[[Outgoing], int | None],
+    headers: Headers,
+) -> int:
+    """Send records by a numbering producer per partition; return their number once the broker has them all.
+
+    If a number does not rise, the producer crashed: the next one sends the same again. A record without a number comes from
+    another producer. `headers` are what the producers put into headers.
+
+    Raises:
+        SourceError: The broker refused a record, or did not confirm all of them within a minute.
+    """
+    config = {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 3}
+    senders: dict[int, Sender] = {}
+    last: dict[int, int] = {}
+    sent = 0
+    try:
+        stranger = Producer(config)  # one for all of them: each new client takes half a second until it may send
+        for record in records:
+            sent += 1
+            number, place = number_of(record), record.partition
+            if number is None:
+                if place in senders:
+                    senders[place].flush(_FLUSH_SECONDS)
+                _send(stranger, topic, [record])
+                continue
+            if place in senders and number <= last[place]:
+                senders.pop(place).close(_FLUSH_SECONDS)
+            if place not in senders:
+                senders[place] = Sender(config, f"{topic}-{place}", Given(), headers=headers)
+            senders[place].send(topic, record.value, record.key, partition=place, sequence=number, timeout=_FLUSH_SECONDS)
+            last[place] = number
+        for sender in senders.values():
+            sender.flush(_FLUSH_SECONDS)
+    except (ProducerError, KafkaException, TimeoutError) as error:
+        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+    finally:
+        for sender in senders.values():
+            with contextlib.suppress(ProducerError, TimeoutError):
+                sender.close(0)
+    return sent
+
+
+def sequence_of(record: Outgoing) -> int | None:
+    """Return the number in an event's header; None if it has no usable one.
+
+    >>> sequence_of(Outgoing(0, b"", b"", [("seq", b"7")])), sequence_of(Outgoing(0, b"", b"", [("seq", b"-7")]))
+    (7, None)
+    """
+    numbers = [value for name, value in record.headers if name == EVENTS_HEADER]
+    return int(numbers[0]) if len(numbers) == 1 and numbers[0].isdigit() else None
+
+
+def _id_of(record: Outgoing) -> int:
+    return int(json.loads(record.value)["id"])
+
+
+def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
+    """Send records with an idempotent producer; return their number once the broker has them all.
+
+    Raises:
+        SourceError: The broker refused a record, or did not confirm all of them within a minute.
+    """
+    config = {
+        "bootstrap.servers": bootstrap_servers,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "log_level": 3,  # errors only: it warns while a new broker loads its transaction coordinator
+        "delivery.report.only.error": True,
+        "message.timeout.ms": _FLUSH_SECONDS * 1000,
+    }
+    try:
+        return _send(Producer(config), topic, records)
+    except (KafkaException, TimeoutError) as error:
+        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+
+
+def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
+    """Send records, wait until the broker has them all, and return their number.
+
+    Raises KafkaException if the broker refused one, TimeoutError if it did not confirm all within a minute.
+    """
+    refusals: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _record: Message) -> None:
+        if error is not None:
+            refusals.append(error)
+
+    sent = 0
+    for record in records:
+        sent += 1
+        is_sent = False
+        while not is_sent:
+            try:
+                client.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=on_delivery,
+                    headers=list(record.headers),
+                )
+                is_sent = True
+            except BufferError:  # the client is ahead of the broker
+                client.poll(0.1)
+    unconfirmed = client.flush(_FLUSH_SECONDS)
+    if refusals:
+        raise KafkaException(refusals[0])
+    if unconfirmed:
+        raise TimeoutError(f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s")
+    return sent
+
+
+def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
+    return SourceError(
+        "The records could not be sent.",
+        where=f"topic {topic} at {bootstrap_servers}",
+        observed=observed,
+        expected="every record confirmed by the broker",
+        next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
+    )

@@ -1,0 +1,94 @@
+"""Which alerts are sent: for each condition that the run before did not find. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import BreakerOpenError, GateFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from lakehouse.errors import TidemarkError
+
+_PLACES = 10
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A run's finding about one condition: gate_failed, breaker_open or lag.
+
+    Attributes:
+        is_on: Whether the condition holds; None if the run could not tell.
+        text: One sentence in our own words only: a receiver may render it as markup.
+        details: All that is known, line by line; may hold text from a producer.
+        cause: Another cause is another condition. Empty if this run cannot tell.
+    """
+
+    name: str
+    is_on: bool | None
+    text: str = ""
+    details: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert as it is sent; `alert`, `text` and `details` are a finding's, `at` is the time of writing."""
+
+    pipeline: str
+    alert: str
+    text: str
+    details: str
+    at: datetime
+    run_id: str
+
+
+def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, is_finished: bool) -> Finding:
+    """Whether the gate holds loads back, by its event gate.audited and the run's error.
+
+    Once its stage is finished, everything that Silver has is let out.
+    """
+    if not isinstance(error, GateFailedError):
+        return Finding("gate_failed", is_on=False if is_finished else None)
+    failed, loads = "", ""
+    if audited:
+        failed = ", ".join(sorted(audited["failed"]))
+        loads = f" for loads {audited['first_load_seq']} to {audited['last_load_seq']}"
+    text = f"the gate failed{loads}, and Gold stays as it was." + (f" Not met: {failed}." if failed else "")
+    return Finding("gate_failed", is_on=True, text=text, details=str(error), cause=failed)
+
+
+def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
+    """Whether the breaker stopped Silver, by the run's error."""
+    if not isinstance(error, BreakerOpenError):
+        return Finding("breaker_open", is_on=False if is_finished else None)
+    text = "the breaker opened, and Silver stands still. `tidemark plan` shows the load that it stopped."
+    return Finding("breaker_open", is_on=True, text=text, details=str(error))
+
+
+def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
+    """Whether Silver is more than `max_lag` offsets behind Kafka in any partition, by `tidemark.readers.lag.lags`."""
+    if lags is None or max_lag is None:
+        return Finding("lag", is_on=None)
+    behind = sorted((row for row in lags if row["lag"] > max_lag), key=lambda row: -row["lag"])
+    if not behind:
+        return Finding("lag", is_on=False)
+    text = f"Silver is more than {max_lag:,} offsets behind Kafka in {len(behind):,} of {len(lags):,} partitions."
+    lines = [f"{row['topic']}/{row['partition']}: {row['lag']:,} offsets" for row in behind[:_PLACES]]
+    return Finding("lag", is_on=True, text=text, details="\n".join(lines))
+
+
+def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:
+    """Return the conditions that the run before did not find, or found with another cause; `alerted` has causes by name.
+
+    >>> due([Finding("lag", is_on=True), Finding("breaker_open", is_on=True)], {"lag": ""})[0].name
+    'breaker_open'
+    """
+    return [each for each in findings if each.is_on and not _is_known(each, alerted.get(each.name))]
+
+
+def _is_known(finding: Finding, cause: str | None) -> bool:
+    return cause is not None and finding.cause in ("", cause)

@@ -1,0 +1,244 @@
+"""Tables in files, in a folder or in an object store, read without Spark: DuckDB, a view per table.
+
+DuckDB's Delta extension reads tables in a local folder. delta-rs and Arrow read those in an object store, with the credentials
+of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import duckdb
+
+from lakehouse.contracts import views
+from lakehouse.delta.stored_files import table_names
+from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
+from lakehouse.uri import path_in_store
+from tidemark.readers import sql_guard
+from tidemark.readers.answer import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.sql_guard import sql_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from pyarrow.fs import FileSystem
+
+    from lakehouse.storage.store import Storage
+    from lakehouse.table import Lakehouse, Table
+
+_CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
+"""Words of queries that list the tables."""
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    # A missing extension must be an error, not a download behind the user's back.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # Checking the Delta extension's signature takes half of a small query; pip has checked the file against the lock's hash.
+    "allow_unsigned_extensions": True,
+    "python_enable_replacements": False,  # an unknown table name is an error, not one of our variables
+}
+
+_COLUMNS_MAY_BE_RENAMED = 2
+"""Delta's reader version of column mapping. From 3 on, the log lists features, which delta-rs checks."""
+_BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
+_NO_TABLE_OF_OURS = re.compile(r'\nDid you mean "(?:pg_|duckdb_|sqlite_)\w*"\?')
+
+
+@dataclass(frozen=True)
+class Database:
+    """A DuckDB with a view per existing table (`names`) and per view of the contract."""
+
+    names: Collection[str]
+    connection: duckdb.DuckDBPyConnection
+
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of one of our own queries; each of `parameters` occurs in it as `$name`."""
+        result = self.connection.execute(query, parameters)
+        columns = [column[0] for column in result.description or []]
+        return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+
+
+def tables(lakehouse: Lakehouse) -> dict[str, Table]:
+    """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
+    is_local = lakehouse.local_root is not None
+    with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
+        return {name: lakehouse.table(name) for name in table_names(lakehouse) or []}
+
+
+@contextlib.contextmanager
+def _store_errors_named(location: str) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (OSError, DeltaError) as error:
+        raise TidemarkError(
+            "The object store cannot be read.",
+            where=location,
+            observed=headline(str(error)),
+            expected="a bucket or container that these credentials may list and read",
+            next_step="Look at lakehouse.storage, and at the store's variables in this environment; see docs/object-stores.md.",
+        ) from error
+
+
+@contextlib.contextmanager
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database]:
+    """Open a DuckDB with a view per existing table and per view of the contract; see `tidemark.readers.database.connect`."""
+    found = tables(lakehouse)
+    with _opened(lakehouse, found, names, _add_view) as database:
+        yield Database(found.keys(), database)
+
+
+@contextlib.contextmanager
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+    """Run a query; see `tidemark.readers.database.run_query`. A UsageError lists the tables.
+
+    The query can open no file: DuckDB gets the rows, not the folder that holds them.
+    """
+    known = tables(lakehouse)
+    with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
+        sql_guard.fence(database)
+        sql_guard.require(database, query)
+        result = database.execute(query)
+        columns = [column[0] for column in result.description]
+        yield Answer(columns, _fetched(result), partial(result.to_arrow_reader, FETCHED_ROWS))
+
+
+def _fetched(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := result.fetchmany(FETCHED_ROWS):
+        yield from batch
+
+
+@contextlib.contextmanager
+def _opened(
+    lakehouse: Lakehouse,
+    found: Mapping[str, Table],
+    names: Collection[str] | None,
+    add: Callable[[duckdb.DuckDBPyConnection, Table], None],
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
+    folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
+    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
+        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
+        if lakehouse.storage is not None:
+            add = partial(_add_stored, storage=lakehouse.storage, files=lakehouse.storage.files())
+        for name in sorted(wanted & found.keys()):
+            add(database, found[name])
+        for name, query in views.queries("duckdb").items():
+            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
+                database.execute(f'CREATE VIEW "{name}" AS {query}')
+        yield database
+
+
+def _named(query: str, known: Collection[str]) -> set[str] | None:
+    """Return the tables and views that a query names; None for all. Opening one costs a read of its log."""
+    text = query.casefold()
+    if any(word in text for word in _CATALOG_WORDS):
+        return None
+    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
+
+
+def _with_what_they_read(names: Collection[str]) -> set[str]:
+    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
+
+
+def _extension() -> Path:
+    package = importlib.util.find_spec("duckdb_extension_delta")
+    folders = package.submodule_search_locations if package else None
+    files = [file for folder in folders or [] for file in Path(folder).glob("extensions/*/delta.duckdb_extension")]
+    if not files:
+        raise ToolError(
+            "DuckDB's Delta extension is not installed.",
+            where="Python package duckdb-extension-delta",
+            expected=f"version {duckdb.__version__}, that of DuckDB",
+            next_step=f"pip install duckdb-extension-delta=={duckdb.__version__}",
+        )
+    return files[0]
+
+
+def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage, files: FileSystem) -> None:
+    from deltalake import DeltaTable
+    from pyarrow.fs import SubTreeFileSystem
+
+    with _store_errors_named(table.location):
+        found = DeltaTable(table.location, storage_options=storage.for_delta_rs())
+        folder = SubTreeFileSystem(path_in_store(table.location), files)
+        database.from_arrow(found.to_pyarrow_dataset(filesystem=folder)).create_view(table.name)
+
+
+def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
+
+    A table with deletion vectors of another writer is copied into the database instead.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    folder = table.local_folder or Path(table.location)
+    with contextlib.suppress(DeltaError):
+        found = DeltaTable(folder)
+        if found.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
+            files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
+            database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
+            return
+    _add(database, table.name, folder, "TABLE")
+
+
+def _add_view(database: duckdb.DuckDBPyConnection, table: Table) -> None:
+    _add(database, table.name, table.local_folder or Path(table.location), "VIEW")
+
+
+def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
+    quoted = name.replace('"', '""')
+    try:
+        database.execute(f"LOAD {sql_text(str(_extension()))}")
+        rows = f"delta_scan({sql_text(str(folder))})"
+        database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
+    except duckdb.Error as error:
+        raise TidemarkError(
+            "A table cannot be read.",
+            where=str(folder),
+            observed=str(error),
+            expected="a Delta table",
+            next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _named_errors(query: str, known: list[str]) -> Iterator[None]:
+    """Raise DuckDB's errors as ours, with DuckDB's text, which points at the place in the query."""
+    try:
+        yield
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
+        is_unknown_table = isinstance(error, duckdb.CatalogException)
+        raise UsageError(
+            "The query cannot be answered.",
+            where=f"query: {query}",
+            observed=_NO_TABLE_OF_OURS.sub("", str(error)),
+            expected=f"tables: {expected}" if is_unknown_table else None,
+            next_step=_way_out(query, known, error),
+        ) from error
+    except duckdb.PermissionException:
+        raise sql_guard.no_select(query, "a file or an address that it opens") from None
+    except duckdb.Error as error:
+        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+
+
+def _way_out(query: str, known: list[str], error: duckdb.Error) -> str | None:
+    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query):
+        return 'offset is a word of SQL: the column is "offset", in double quotes.'
+    if isinstance(error, duckdb.CatalogException):
+        there = [*known, *(name for name, read in views.READ_BY.items() if read <= {*known})]
+        return not_there_yet(query, there) or (None if known else "Run `tidemark run` first.")
+    return None

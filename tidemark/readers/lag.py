@@ -1,0 +1,114 @@
+"""How far Silver is behind Kafka, per partition. Queries the brokers without Spark; starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bronze.kafka import metadata
+from lakehouse.contracts.bronze import of_last_incarnations
+from tidemark.process import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakehouse.settings.pipeline import Kafka
+
+COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
+_SHOWN = 5
+
+
+class Position(NamedTuple):
+    """Silver's position in a partition: its highest watermark, None before the first record, and its last decided offset."""
+
+    high_watermark: int | None
+    last_offset: int
+
+
+def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Position]:
+    """Return Silver's position in each partition that Kafka has now, from rows of `silver_watermarks` or of its partitions.
+
+    >>> stream = {"topic": "t", "partition": 0, "high_watermark": 7, "last_offset": 9}
+    >>> positions([stream, {**stream, "high_watermark": None, "last_offset": 12}])
+    {('t', 0): Position(high_watermark=7, last_offset=12)}
+    """
+    stored: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for stream in streams:
+        stored.setdefault((stream["topic"], stream["partition"]), []).append(stream)
+    return {
+        place: Position(
+            max((each["high_watermark"] for each in own if each["high_watermark"] is not None), default=None),
+            max(each["last_offset"] for each in own),
+        )
+        for place, own in of_last_incarnations(stored).items()
+    }
+
+
+def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the offsets of each partition that Silver has not decided yet; `streams` as `positions` takes them.
+
+    Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
+
+    Returns:
+        A row per partition that Kafka has: topic, partition, last_offset (the last decided one; None before the first),
+        end_offset (of the next record), lag (offsets that can be read), open_transaction (the first offset of the earliest open
+        transaction, where reading ends, or None).
+
+    Raises:
+        LookError: No broker can be queried, or a partition has no leader.
+    """
+    decided, rows = positions(streams), []
+    for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
+        stable_ends = metadata.stable_ends(kafka, topic, seen.partitions)
+        for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
+            stable = min(end, stable_ends[partition])
+            last = decided[topic, partition].last_offset if (topic, partition) in decided else None
+            lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
+            row = {"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag}
+            rows.append({**row, "open_transaction": stable if stable < end else None})
+    return rows
+
+
+def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
+    """Add to a status `lag`, see `lags`, or None and `lag_unknown` if no broker could be queried; and `topics_not_found`."""
+    try:
+        rows = lags(kafka, found["partitions"])
+    except metadata.LookError as error:
+        return {**found, "lag": None, "lag_unknown": str(error), "topics_not_found": []}
+    missing = sorted(set(kafka.topics) - {row["topic"] for row in rows})
+    return {**found, "lag": rows, "lag_unknown": None, "topics_not_found": missing}
+
+
+def lag_sentence(found: dict[str, Any]) -> str:
+    """Return the total lag in words.
+
+    >>> held = {"topic": "t", "partition": 3, "lag": 0, "open_transaction": 17}
+    >>> for rows in [{"lag": 1500, "open_transaction": None}, {"lag": 0, "open_transaction": None}], [held]:
+    ...     lag_sentence({"lag": rows, "lag_unknown": None, "topics_not_found": []})
+    'Lag: 1,500 offsets behind Kafka in 2 partitions.'
+    'Lag: 0 offsets behind Kafka in 1 partitions. An open transaction holds back t/3 at offset 17.'
+    >>> lag_sentence({"lag": None, "lag_unknown": "no answer"})
+    'Lag: unknown; Kafka cannot be asked (no answer).'
+    >>> lag_sentence({"lag": [], "lag_unknown": None, "topics_not_found": ["ordrs"]})
+    'Lag: unknown; Kafka has no topic ordrs, or this login may not see it.'
+    """
+    if found["lag"] is None:
+        return f"Lag: unknown; Kafka cannot be asked ({found['lag_unknown']})."
+    lost = ", ".join(found["topics_not_found"])
+    not_found = f"Kafka has no topic {lost}, or this login may not see it."
+    if not found["lag"]:
+        return f"Lag: unknown; {not_found}"
+    behind = sum(row["lag"] for row in found["lag"])
+    sentence = f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
+    held = [row for row in found["lag"] if row["open_transaction"] is not None]
+    if held:
+        listed = ", ".join(f"{row['topic']}/{row['partition']} at offset {row['open_transaction']}" for row in held[:_SHOWN])
+        more = f" and {len(held) - _SHOWN:,} other partitions" if len(held) > _SHOWN else ""
+        sentence += f" An open transaction holds back {listed}{more}."
+    return f"{sentence} {not_found}" if lost else sentence
+
+
+def write_lag(found: dict[str, Any]) -> None:
+    """Print the lag of each partition as a table, and the total, on stdout."""
+    if found["lag"]:
+        output.write_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found["lag"]], title="Behind Kafka")
+    output.write(lag_sentence(found))

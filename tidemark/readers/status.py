@@ -1,0 +1,233 @@
+"""`tidemark status`: what the tables say about streams, classes, the gate and Gold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts import views
+from lakehouse.contracts.gate import CRITICAL, PASSED
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.table import (
+    GATE_DECISIONS,
+    GATE_RESULTS,
+    GOLD_REJECTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
+from tidemark.process import output
+from tidemark.readers import database as query
+from tidemark.readers.answer import ALL
+from tidemark.readers.gate import decided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakehouse.table import Lakehouse
+
+    Rows = list[dict[str, Any]]
+
+_SUMS = ", ".join(f'coalesce(sum("{name}"), 0)::BIGINT AS "{name}"' for name in ("records", *CLASSES))
+
+_STREAMS = f"""
+    SELECT topic, partition, producer, epoch, high_watermark, last_offset, load_seq, updated_at, rules_fingerprint
+    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+"""  # noqa: S608 -- the table's name is ours; as in every query below
+_PARTITIONS = f"""
+    SELECT topic, partition, count(*) AS streams, max(high_watermark) AS high_watermark, max(last_offset) AS last_offset,
+        max(load_seq) AS load_seq
+    FROM {SILVER_WATERMARKS} GROUP BY ALL ORDER BY topic, partition
+"""  # noqa: S608 -- as above
+_TOTALS = f"SELECT {_SUMS} FROM {SILVER_LOADS}"  # noqa: S608 -- as above
+_LAST_LOAD = f"""
+    SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
+    FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS}) GROUP BY load_seq
+"""  # noqa: S608 -- as above
+_REJECTS = f"""
+    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows"
+    FROM {SILVER_REJECTS} GROUP BY class, state ORDER BY class, state
+"""  # noqa: S608 -- as above
+_KEPT_ASIDE = f"""
+    SELECT state, count(*) AS records FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id)
+    GROUP BY state ORDER BY state
+"""  # noqa: S608 -- as above
+_GATE = f"""
+    SELECT gate_run_id, first_load_seq, last_load_seq, evaluated_at, expectation, "column", severity, outcome,
+        observed, expected
+    FROM {GATE_RESULTS}
+    WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
+    ORDER BY severity, expectation, "column"
+"""  # noqa: S608 -- as above
+_DECISIONS = f"""
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+"""  # noqa: S608 -- as above
+_PUBLISHED = f"""
+    SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
+    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
+"""  # noqa: S608 -- as above
+_MISSING = f"""
+    SELECT topic, partition, producer, least(sum(sequences), {2**63 - 1})::BIGINT AS sequences, count(*) AS ranges
+    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+"""  # noqa: S608 -- as above
+_MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
+
+_ASKED = (
+    *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
+    views.MISSING,
+)
+
+_MOST_SENTENCES = 20
+
+
+def status(
+    pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True, most_streams: int | None = None
+) -> dict[str, Any]:
+    """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
+
+    `with_missing` finds the missing sequences of contiguous streams, which reads Silver's records. At most `most_streams`
+    streams are listed; None lists all.
+
+    Returns:
+        The fields of `tidemark.answers.Status` as plain data, without those of the lag.
+
+    Raises:
+        TidemarkError: A table exists but cannot be read.
+    """
+    with query.connect(lakehouse, _ASKED) as tables:
+
+        def rows(sql: str, table: str) -> Rows:
+            return tables.rows(sql, _bound(sql, most_streams)) if table in tables.names else []
+
+        partitions = rows(_PARTITIONS, SILVER_WATERMARKS)
+        streams = rows(_STREAMS, SILVER_WATERMARKS) if most_streams != 0 else []
+        return {
+            "pipeline": pipeline,
+            "lakehouse": lakehouse.name,
+            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
+            "stream_count": sum(row["streams"] for row in partitions),
+            "partitions": partitions,
+            **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
+            **_loads(rows),
+            "rejects": rows(_REJECTS, SILVER_REJECTS),
+            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
+            "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
+            "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
+        }
+
+
+def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
+    return {"most": ALL if most_streams is None else most_streams} if "$most" in sql else None
+
+
+def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
+    counted = rows(_MISSING_COUNT, SILVER_LOADS)
+    return {"missing": rows(_MISSING, SILVER_LOADS), "missing_count": counted[0]["streams"] if counted else 0}
+
+
+def write_status(found: dict[str, Any]) -> None:
+    """Print a status as text on stdout."""
+    output.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
+    if found["last_load"]:
+        write_streams(found["streams"], found["stream_count"])
+        _write_classes(found)
+        output.write("\n".join(["", *sentences(found)]))
+    else:
+        output.write("Silver holds no load yet: `tidemark run` brings the first.")
+    if "lag" in found:
+        from tidemark.readers.lag import write_lag
+
+        write_lag(found)
+
+
+def write_streams(streams: Rows, stream_count: int) -> None:
+    """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
+    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
+    output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
+    output.tell_left_out(len(streams), stream_count, "streams")
+
+
+def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
+    """Return the ledger's part. A claim above the watermarks is an unfinished load."""
+    last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
+    advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
+    done = (advanced[0]["load_seq"] if advanced else None) or 0
+    return {
+        "totals": rows(_TOTALS, SILVER_LOADS)[0] if last else None,
+        "last_load": last,
+        "unfinished_load": last["load_seq"] if last and last["load_seq"] > done else None,
+    }
+
+
+def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
+    if stream["high_watermark"] is None:
+        return None
+    return {"epoch": stream["epoch"], "sequence": stream["high_watermark"]}
+
+
+def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
+    if not results:
+        return None
+    unmet = [result for result in results if result["outcome"] != PASSED]
+    names = ("expectation", "column", "severity", "outcome", "observed", "expected")
+    return {
+        **{name: results[0][name] for name in ("gate_run_id", "first_load_seq", "last_load_seq")},
+        "evaluated_at": max(result["evaluated_at"] for result in results),
+        "passed": not any(result["severity"] == CRITICAL for result in unmet),
+        "decision": next((row for row in decisions if row["gate_run_id"] == results[0]["gate_run_id"]), None),
+        "expectations": len(results),
+        "unmet": [{name: result[name] for name in names} for result in unmet],
+    }
+
+
+def _write_classes(found: dict[str, Any]) -> None:
+    names = ["records", *(name for name in CLASSES if found["totals"][name])]
+    rows = [
+        [label, *(found[key][name] for name in names)] for label, key in (("last load", "last_load"), ("all loads", "totals"))
+    ]
+    output.write_table(["", *names], rows, title="Records by class")
+
+
+def sentences(found: dict[str, Any]) -> list[str]:
+    """Return the rest of the status in sentences, for a pipeline that has a load."""
+    last, gate, published = found["last_load"], found["gate"], found["published"]
+    lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
+    if found["unfinished_load"]:
+        lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
+    lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+    if aside := found.get("kept_aside"):
+        lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
+    lacking = found.get("missing", [])[:_MOST_SENTENCES]
+    lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
+    if (more := found.get("missing_count", 0) - len(lacking)) > 0:
+        lines.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
+    if gate is None:
+        lines.append("Gate: has not run.")
+    else:
+        loads = f"loads {gate['first_load_seq']} to {gate['last_load_seq']}"
+        verdict = "passed" if gate["passed"] else "FAILED"
+        lines.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
+        lines += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
+        if gate["decision"]:
+            lines.append(f"  It was {decided(gate['decision'])}.")
+        elif not gate["passed"]:
+            lines.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
+    lines.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
+    return lines
+
+
+def _held(rejects: Rows) -> list[str]:
+    return [f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects]
+
+
+def _missing(row: dict[str, Any]) -> str:
+    stream = "/".join(output.shown(row[name]) for name in STREAM if row[name] is not None)
+    return f"{row['sequences']:,} sequences of {stream} in {row['ranges']:,} ranges"
+
+
+def _unmet(result: dict[str, Any]) -> str:
+    what = " ".join(part for part in (result["expectation"], result["column"]) if part)
+    observed, expected = output.shown(result["observed"]), output.shown(result["expected"])
+    return f"{output.shown(what)} {result['outcome']}; observed {observed}, expected {expected}"

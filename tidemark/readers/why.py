@@ -1,0 +1,323 @@
+"""`tidemark why`: what became of one Kafka record, and by which rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.gate import CRITICAL, REJECTED
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    COLLISION,
+    DUPLICATE,
+    INVALID,
+    JUMP,
+    LATE,
+    RELEASED,
+    WHY,
+    problem_in_words,
+)
+from lakehouse.errors import TidemarkError
+from lakehouse.escape import printable
+from lakehouse.settings.base import nearest
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GATE_DECISIONS,
+    GATE_RESULTS,
+    GOLD_REJECTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+)
+from silver.extract import one_record
+from silver.rules import Rules
+from tidemark.process import output
+from tidemark.readers import database as query
+from tidemark.readers.gate import decided
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.table import Lakehouse
+
+    Row = dict[str, Any]
+
+UNDECIDED = "undecided"
+_MOST_TOPICS = 20
+
+RULES = {**WHY, UNDECIDED: "Silver has not loaded it yet; the next run decides it"}
+
+_AT = "topic = $topic AND partition = $partition"
+_SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
+_RECORD = f"""
+    SELECT *, count(*) OVER () AS copies
+    FROM {BRONZE_RECORDS}
+    WHERE {_AT} AND "offset" = $offset LIMIT 1
+"""  # noqa: S608 -- the table's name is ours; as in every query below
+_READ = f"""
+    SELECT topic, partition, max("offset") AS last_offset FROM {BRONZE_RECORDS} GROUP BY ALL ORDER BY topic, partition
+"""  # noqa: S608 -- as above
+_KEPT = f"""
+    SELECT * FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+_PASSED_BY = f"""
+    SELECT "offset", sequence FROM {SILVER_RECORDS}
+    WHERE {_AT} AND {_SAME} AND load_seq = $load_seq AND "offset" < $offset AND sequence > $sequence
+    ORDER BY sequence DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_OUT = f"""
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM {SILVER_REJECTS}
+    WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
+"""  # noqa: S608 -- as above
+_LOAD = f"""
+    SELECT load_seq, run_id, claimed_at, bronze_after_version, bronze_to_version, rules, producer, epoch_before,
+        high_watermark_before, epoch_after, high_watermark_after
+    FROM {SILVER_LOADS} WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
+    ORDER BY load_seq
+"""  # noqa: S608 -- as above
+_SETTLED = f"""
+    SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
+"""  # noqa: S608 -- as above
+_WINNER = f"""
+    SELECT "offset", "table", load_seq, timestamp FROM (
+        SELECT "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class FROM {SILVER_RECORDS}
+        WHERE {_AT} AND {_SAME} AND sequence = $sequence
+        UNION ALL
+        SELECT first_offset, 'silver_rejects', load_seq, NULL, class FROM {SILVER_REJECTS}
+        WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
+    )
+    -- A jump that waited was known to the loads of version 0.1 only.
+    ORDER BY "table", class = '{JUMP}', "offset" LIMIT 1
+"""  # noqa: S608 -- as above
+_GATE = f"""
+    SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
+        bool_and(success OR severity <> '{CRITICAL}') AS passed
+    FROM {GATE_RESULTS} WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+        AND ($gate_run_id IS NULL OR gate_run_id = $gate_run_id)
+    GROUP BY gate_run_id ORDER BY evaluated_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_DECISION = f"""
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+    WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+    ORDER BY decision = '{REJECTED}' DESC, decided_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_PUBLISHED = f"""
+    SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
+    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = $load_seq HAVING count(*) > 0
+"""  # noqa: S608 -- as above
+
+_ASIDE = f"""
+    SELECT reason, state, gate_run_id, settled_load_seq
+    FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+
+_ASKED = (
+    *(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS),
+    *(GATE_RESULTS, GATE_DECISIONS, GOLD_REJECTS, GOLD_STREAM_HEALTH),
+)
+
+
+def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """Return what became of one record; see `why_with_record`."""
+    return why_with_record(lakehouse, topic, partition, offset)[0]
+
+
+def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
+    """Return what became of one record, and the record as Bronze holds it.
+
+    The first are the fields of `tidemark.answers.Fate` as plain data; what does not apply is None.
+
+    Raises:
+        TidemarkError: Bronze holds no such record.
+    """
+    at = {"topic": topic, "partition": partition, "offset": offset}
+    with query.connect(lakehouse, _ASKED) as tables:
+
+        def rows(sql: str, table: str, **more: Any) -> list[Row]:
+            wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
+            return tables.rows(sql, wanted) if table in tables.names else []
+
+        record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
+        if record is None:
+            raise _not_there(topic, partition, offset, rows(_READ, BRONZE_RECORDS))
+        loads = rows(_LOAD, SILVER_LOADS)
+        kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
+        found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
+        load = next((row for row in loads if found and _is_of(row, found)), None)
+        winner, settled, gate, decision, published, passed_by = None, None, None, None, None, None
+        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in tables.names else None
+        if aside:
+            by = aside.pop("settled_load_seq")
+            aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)
+        if found and found["class"] in {DUPLICATE, COLLISION}:
+            same = {name: found[name] for name in ("producer", "epoch", "sequence")}
+            winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+        if found and LATE in {found["class"], found["arrival"]}:
+            same = {name: found[name] for name in ("producer", "epoch", "sequence", "load_seq")}
+            passed_by = next(iter(rows(_PASSED_BY, SILVER_RECORDS, **same)), None)
+        if found and found["settled_load_seq"] is not None:
+            settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
+        if load:
+            brought = settled["load_seq"] if settled else load["load_seq"]
+            decision = next(iter(rows(_DECISION, GATE_DECISIONS, load_seq=brought)), None)
+            gate_run_id = decision and decision["gate_run_id"]
+            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought, gate_run_id=gate_run_id)), None)
+            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
+    name = found["class"] if found else UNDECIDED
+    copies = record.pop("copies")
+    is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
+    reason = found["reason"] if found else None
+    is_unread = is_undecodable or name == INVALID
+    fate = {
+        **at,
+        "timestamp": record["timestamp"],
+        "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
+        **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
+        "class": name,
+        "rule": (problem_in_words(found["reason"] or "") if found and name == INVALID else None) or RULES[name],
+        **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
+        "copies": copies,
+        "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
+        "is_undecodable": is_undecodable,
+        "misfit": one_record.explain(Rules.from_json(load["rules"]), record, reason) if load and is_unread else None,
+        "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "passed_by": passed_by,
+        "settled": settled,
+        "winner": winner,
+        "gate": gate,
+        "decision": decision,
+        "published": published,
+        "aside": aside,
+    }
+    return fate, record
+
+
+def _not_there(topic: str, partition: int, offset: int, read: list[Row]) -> TidemarkError:
+    """Explain why Bronze does not hold a record, by the last offset of each topic and partition."""
+    where = f"topic {topic}, partition {partition}, offset {offset}"
+    topics = sorted({row["topic"] for row in read})
+    last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
+    if not read:
+        return TidemarkError("Nothing was read yet.", where=where, observed="no records in Bronze", next_step="tidemark run")
+    if not last:
+        near = nearest(topic, topics)
+        return TidemarkError(
+            "Nothing was read of this topic.",
+            where=where,
+            expected=f"one of {', '.join(topics[:_MOST_TOPICS])}",
+            next_step=f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read.",
+        )
+    if partition not in last:
+        held = ", ".join(map(str, last))
+        return TidemarkError("Nothing was read of this partition.", where=where, expected=f"one of {held}")
+    if offset > last[partition]:
+        return TidemarkError(
+            "The record was not read yet.",
+            where=where,
+            observed=f"the last one that was read has offset {last[partition]}",
+            next_step="If Kafka has it, `tidemark run` brings it.",
+        )
+    return TidemarkError(
+        "Bronze holds no such record.",
+        where=where,
+        observed=f"Bronze has read this partition up to offset {last[partition]}",
+        next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended, and begin where "
+        "kafka.starting_offsets says.",
+    )
+
+
+def write_why(found: Mapping[str, Any]) -> None:
+    """Print the explanation as text on stdout."""
+    place = f"Topic {printable(found['topic'])}, partition {found['partition']}, offset {found['offset']}"
+    named = [f"{name} {output.shown(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
+    output.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
+    why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
+    output.write(f"Because {found['rule']}{why_not}.")
+    if found["misfit"]:
+        what, _, why_so = found["misfit"].partition(": ")
+        output.write(printable(f"Its value is {why_so}." if what == "the value" else f"Of its value, {found['misfit']}."))
+    output.write("\n".join(_sentences(found)))
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    lines = []
+    settled, winner = found["settled"], found["winner"]
+    if winner:
+        place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        lines.append(f"The record that was there first: {place}.")
+    if found["erased_load_seq"] is not None:
+        lines.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
+    if found["state"] and found["state"] != RELEASED:
+        lines.append(f"It is kept out of Silver; its state is {found['state']}. What is left of it is in bronze_records.")
+    if settled:
+        lines.append(f"It was {found['state']} {_by_whom(settled)}.")
+    if found["arrival"] == LATE:
+        lines.append("It is in silver_records, marked late.")
+    if found["is_undecodable"]:
+        lines.append("Its value is not of the format that `value` names: payload is null, and value holds the bytes.")
+    if found["copies"] > 1:
+        lines.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
+    return lines + _of_load(found) if found["load"] else lines
+
+
+def _of_load(found: Mapping[str, Any]) -> list[str]:
+    load, gate, decision, published = (found[name] for name in ("load", "gate", "decision", "published"))
+    lines = []
+    before, after = (_mark(load, when) for when in ("before", "after"))
+    versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
+    lines.append(
+        f"Load {load['load_seq']}, claimed {output.moment(load['claimed_at'])} by run {load['run_id']}, from {versions}."
+    )
+    lines.append(f"Watermark before the load: {before}, after: {after}.")
+    if passed := found["passed_by"]:
+        lines.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
+    if gate:
+        verdict = "passed" if gate["passed"] else "FAILED"
+        lines.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
+    if decision:
+        lines.append(f"The load was {decided(decision)}.")
+    is_kept_out = found["state"] is not None and found["state"] != RELEASED
+    said = "What its load accepted was published" if is_kept_out else "Published"
+    lines.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")
+    return lines + _kept_aside(found["aside"])
+
+
+def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
+    if aside is None:
+        return []
+    sentence = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
+    settled = aside["settled"]
+    return [sentence, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [sentence]
+
+
+def _by_whom(settled: Mapping[str, Any]) -> str:
+    who, why = (output.shown(settled[name]) for name in ("requested_by", "reason"))
+    return f"by {who} in load {settled['load_seq']}, {output.moment(settled['claimed_at'])}: {why}"
+
+
+def _mark(load: Mapping[str, Any], when: str) -> str:
+    mark, epoch = load[f"high_watermark_{when}"], load[f"epoch_{when}"]
+    return "none" if mark is None else f"{mark} (epoch {epoch})" if epoch else str(mark)
+
+
+def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
+    """Return the record's row in Silver or the rejects, with its class, stream, epoch and sequence."""
+    released = next((row for row in out if row["state"] == RELEASED), None)
+    if released:
+        return {**released, "arrival": LATE}
+    if kept:
+        name = LATE if kept["arrival"] == LATE else ACCEPTED
+        return {**kept, "class": name, "reason": None, "state": None, "settled_load_seq": None}
+    if not out:
+        return None
+    rules = Rules.from_json(loads[0]["rules"]) if loads else None
+    producer, epoch, sequence = one_record.key(rules, record) if rules else (None, None, None)
+    # Producers share a partition's offsets, so the offset ranges of several may contain this one.
+    row = next((row for row in out if row["producer"] == producer), out[0])
+    if row["class"] == DUPLICATE:  # the row is a block, and holds its first sequence
+        row["sequence"] = sequence
+    return {**row, "epoch": row["epoch"] if row["epoch"] is not None else epoch, "arrival": None}
+
+
+def _is_of(load: Row, found: Row) -> bool:
+    return bool(load["load_seq"] == found["load_seq"] and load["producer"] == found["producer"])

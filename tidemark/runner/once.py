@@ -1,0 +1,102 @@
+"""Run a pipeline once and save the result next to the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from lakehouse.errors import TidemarkError
+from tidemark.process import exit_codes
+from tidemark.process.context import open_job
+from tidemark.process.little import is_small
+from tidemark.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
+from tidemark.runner.summary import STAGES
+from tidemark.runner.waiting import few_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakehouse.settings.pipeline import Settings
+    from pipelines.job import Job
+
+
+def run_once(
+    job: Job, *, stage: str | None = None, on_failure: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
+    """Run the pipeline once, all of it or one stage, and save the result of `pipelines.medallion.run`, or the failure.
+
+    `on_failure` gets the result of a run that began and failed: what its stages did, and the error.
+
+    Raises:
+        TidemarkError: The run failed; see its class.
+    """
+    # What an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs, and
+    # Spark keeps the rows and plans of each. Before the imports: a process that has just started has little to look through.
+    gc.collect()
+    from pipelines import medallion
+    from tidemark.extras.watch.after_run import watching
+
+    with watching(job) as followed:
+        try:
+            result: dict[str, Any] = medallion.run(job.telling(followed), stage)
+        except TidemarkError as error:
+            message = exit_codes.scrub_text(str(error))
+            failure = {"error": type(error).__name__, "exit_code": error.exit_code, "message": message}
+            job.report.event("run.failed", **failure)
+            error.is_reported = True
+            seconds = round(time.monotonic() - followed.started, 3)
+            failed = {**followed.bound, **dict.fromkeys(STAGES), **followed.done, "seconds": seconds, **failure}
+            if "run_id" in failed:
+                with contextlib.suppress(OSError):  # a full disk, which may be the error itself
+                    _keep(job.settings, failed)
+                on_failure(failed)
+            raise
+        _keep(job.settings, result)
+    return result
+
+
+def run_job(stage: str | None, argv: list[str] | None) -> None:
+    """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`."""
+    what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
+    thin_job(partial(run_once, stage=stage), what, argv, is_little=few_wait)
+
+
+def thin_job(
+    do: Callable[[Job], object], what: str, argv: list[str] | None, *, is_little: Callable[[Settings], bool] = is_small
+) -> None:
+    """Call `do` with a job on the config that `--config` and `--set` name; see `tidemark.process.context.open_job`.
+
+    Returns on success, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code
+    after its message is printed.
+
+    Raises:
+        TidemarkError: It failed; see its class.
+    """
+
+    def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
+        with open_job(config, overrides, is_little=is_little) as opened:
+            do(opened)
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(help=what)(job)
+    run = partial(exit_codes.invoke, app, argv, program=Path(sys.argv[0]).name)
+    if not exit_codes.is_console_script():
+        run()
+    elif code := exit_codes.exit_code_of(run):
+        sys.exit(code)
+
+
+def _keep(settings: Settings, result: dict[str, Any]) -> None:
+    from lakehouse.run.reporting import save_result
+    from lakehouse.table import Lakehouse
+
+    folder = Lakehouse.of(settings).beside("_reports")
+    if folder is not None:
+        save_result(folder, result)

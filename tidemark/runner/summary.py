@@ -1,0 +1,220 @@
+"""Print what a run or a request did, and what a plan would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse.contracts.gate import RESTART_QUESTION, RESTART_SUSPECTED
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.escape import json_text
+from tidemark.process import output
+
+STAGES = ("bronze", "silver", "gate", "gold")
+
+
+def write_result(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run's result on stdout: a line per stage, or one line of JSON."""
+    if as_json:
+        output.write(json_text(output.plain(result)))
+        return
+    output.write(f"{result['pipeline']} {result['run_id']}, {result['seconds']:.1f} s")
+    for stage in STAGES:
+        if result.get(stage) is not None:
+            output.write(f"  {stage:<7} {summary(_brought(result[stage]) if stage == 'bronze' else result[stage])}")
+    for warning in _warnings(result.get("gate") or {}):
+        output.write(warning)
+
+
+def _warnings(gate: dict[str, Any]) -> list[str]:
+    """Return the gate's warnings that ask something of the reader.
+
+    >>> _warnings({"warned": ["budget_late", "budget_restart_suspected"]})[0][:50]
+    'Warning: all records of this stream in this load a'
+    >>> _warnings({"gate_run_id": None})
+    []
+    """
+    if f"budget_{RESTART_SUSPECTED}" not in gate.get("warned", ()):
+        return []
+    return [f"Warning: {RESTART_QUESTION} `tidemark status` names the streams."]
+
+
+def _brought(bronze: dict[str, Any]) -> dict[str, Any]:
+    result = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
+    first, last = bronze["from_version"] + 1, bronze["to_version"]
+    return result if last < first else {**result, "versions" if first < last else "version": _range(first, last)}
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first} to {last}" if first < last else str(first)
+
+
+def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
+    """Print a plan on stdout: the values of the whole load, a line for at most `most` streams, samples of rejects; or JSON."""
+    streams = planned.get("streams") or []
+    planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
+    streams = planned["streams"]
+    if as_json:
+        output.write_json(planned)
+        return
+    if others := planned.get("other_topics"):
+        output.write(
+            output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
+        )
+    if planned["load_seq"] is not None:
+        output.write(_of_load(planned))
+    if planned.get("sample"):
+        output.write(_of_sample(planned))
+    if not streams:
+        _write_trips(planned)
+        if not planned.get("breaker") and not planned.get("sample"):
+            output.write("There is nothing to load.")
+        return
+    # No column for a value that is null or zero in every stream.
+    columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
+    output.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+    if planned["stream_count"] > len(streams):
+        output.write(f"{planned['stream_count'] - len(streams):,} streams more; --limit {planned['stream_count']} shows all.")
+    if kept_out := planned.get("kept_out"):
+        columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
+        rows = [[row[name] for name in columns] for row in kept_out]
+        output.write_table(columns, rows, title="Kept out: the first of each class")
+    _write_trips(planned)
+
+
+def _of_load(planned: dict[str, Any]) -> str:
+    """Return what a planned load takes.
+
+    >>> of_bronze = {"bronze_after_version": 3, "bronze_to_version": 5}
+    >>> _of_load({"load_seq": 7, "is_repeat": False, "records": 1500, **of_bronze})
+    'The next load is load 7: 1,500 records, of versions 4 to 5 of bronze_records.'
+    >>> _of_load({"load_seq": 7, "is_repeat": True, "records": 1, **of_bronze})
+    'Load 7 was claimed and not finished. The next run finishes it: 1 record, of versions 4 to 5 of bronze_records.'
+    """
+    number, first = planned["load_seq"], planned.get("bronze_after_version")
+    began = f"Load {number} was claimed and not finished. The next run finishes it"
+    begin = began if planned["is_repeat"] else f"The next load is load {number}"
+    if first is None:  # the breaker opened before anything was read
+        return f"{begin}."
+    last = planned["bronze_to_version"]
+    versions = f"version{'s' if first + 1 < last else ''} {_range(first + 1, last)}"
+    return f"{begin}: {_records(planned['records'])}, of {versions} of bronze_records."
+
+
+def _of_sample(planned: dict[str, Any]) -> str:
+    """Return what a sample says, before there are tables.
+
+    >>> sample = {"records": 12, "available": 90, "partitions": 2, "starting_offsets": "earliest", "headers_unread": 0}
+    >>> print(_of_sample({"sample": sample, "streams": [{"accepted": 10, "duplicate": 2}]}))
+    There are no tables yet: the first run makes them.
+    Of a sample of 12 records from where it starts, of 90 in Kafka, it would make:
+    accepted 10, duplicate 2
+    """
+    sample = planned["sample"]
+    if not sample["records"]:
+        return "There are no tables yet, and no records in Kafka to decide: the first run makes the tables."
+    counts = {name: sum(stream.get(name, 0) for stream in planned["streams"]) for name in CLASSES}
+    start = "from where it starts"
+    if sample["starting_offsets"] == "latest":
+        start = "that are there now (kafka.starting_offsets is latest: the run itself reads only what comes later)"
+    first = f"Of a sample of {_records(sample['records'])} {start}, of {sample['available']:,} in Kafka, it would make:"
+    unread = sample["headers_unread"]
+    more = f"\nLeft out: {_records(unread)} with a header whose name is no UTF-8; a run reads them." if unread else ""
+    return f"There are no tables yet: the first run makes them.\n{first}\n{summary(counts) or 'nothing'}{more}"
+
+
+def _write_trips(planned: dict[str, Any]) -> None:
+    for trip in planned.get("breaker") or []:
+        observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
+        output.write(output.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
+
+
+_DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}
+_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset", "erase": "Would erase"}
+_LEFT = {
+    "no_sequence": "without a sequence that could be read, which Silver needs",
+    "already_kept": "with a sequence that Silver holds already",
+}
+
+
+_UNDECIDED = (
+    "Not erased: {} in bronze_records that no load has decided. Either kafka.topics does not name their topic: put it back. "
+    "Or the breaker is open: `tidemark plan` says why. Then `tidemark run --stage silver`, and erase again."
+)
+_PLANS = {
+    "first_load": "Before the new epoch this would be loaded:",
+    "next_load": "The next load would then be:",
+}
+_KEPT = (
+    "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
+    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and proves it. "
+    "Kafka and backups hold the bytes on terms of their own. A copy that is sent again lands in bronze_records: erase again."
+)
+
+
+def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
+    """Print on stdout what a release, discard, reset or erasure did, or would do; or JSON."""
+    done = {**done, "streams": done["streams"][: output.MAX_TABLE_ROWS], "stream_count": len(done["streams"])}
+    if as_json:
+        output.write_json(done)
+        return
+    verb = (_WOULD if done["is_dry_run"] else _DONE)[done["kind"]]
+    if done["load_seq"] is None:
+        output.write("There is nothing to do.")
+    elif done["kind"] == "reset":
+        output.write(f"{verb} a watermark, as load {done['load_seq']}.")
+    elif done["kind"] == "erase":
+        given_up = f", {done['records']:,} of them given up from quarantine" if done["records"] else ""
+        output.write(f"{verb} what {_records(done['erased'])} held{given_up}, as load {done['load_seq']}.")
+    else:
+        output.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
+    _write_left(done)
+    if done["streams"]:
+        output.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
+    _write_plans(done)
+    if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
+        output.write("The next `tidemark run` audits and publishes them.")
+    if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
+        output.write(_KEPT.format(**done["left_until"]))
+
+
+def _write_left(done: dict[str, Any]) -> None:
+    for why, records in done["left"].items():
+        if why in _LEFT:
+            output.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+        else:
+            output.write(_UNDECIDED.format(_records(records)))
+    write_left_shadows(done.get("left_shadows"))
+
+
+def write_left_shadows(folder: str | None) -> None:
+    """Print where a rebuild's shadows may be left, if any."""
+    if folder:
+        output.write(f"A rebuild that was not applied may have left tables in {folder}, with the key: remove that folder.")
+
+
+def _write_plans(done: dict[str, Any]) -> None:
+    for name, title in _PLANS.items():
+        if done.get(name):
+            output.write(f"\n{title}")
+            write_plan(done[name], as_json=False)
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Return names and values in one line, without those that are null, zero or empty.
+
+    >>> summary({"load_seq": 3, "records": 12000, "late": 0, "failed": [], "passed": True})
+    'load seq 3, records 12,000, passed true'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in found.items() if value or value is False)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({summary(value)})"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return ", ".join(map(_short, value)) if isinstance(value, list) else output.shown(value)
