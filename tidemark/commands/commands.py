@@ -31,7 +31,6 @@ from tidemark.process.options import (
     OffsetArgument,
     PartitionArgument,
     TopicArgument,
-    command_line,
 )
 from tidemark.runner.once import run_once
 from tidemark.runner.waiting import few_wait
@@ -134,19 +133,13 @@ def run(
 
 @app.command()
 def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
-    """Say what the next Silver load would do; load nothing.
-
-    Before the first run: what it would do with a sample from Kafka.
-    """
+    """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
-    from tidemark.process.output import write
     from tidemark.runner.summary import write_plan
 
     with call.job() as job:
         planned = medallion.plan(job)
     write_plan(planned, as_json=call.as_json, most=limit)
-    if planned.get("sample") and not call.as_json:
-        write(f"\nNext:\n  {command_line('run', call.config)}")
 
 
 @app.command()

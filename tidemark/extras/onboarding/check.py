@@ -182,7 +182,7 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
     tried = candidates.Option.of(found, read)
-    expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
+    expected = "a sequence that rises within each stream; `tidemark plan` applies all rules to Bronze's records"
     next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that restarts an `epoch`."
     return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, tried.describe(), expected), next_step)
 
