@@ -33,7 +33,6 @@ from tidemark.process.options import (
     TopicArgument,
 )
 from tidemark.runner.once import run_once
-from tidemark.runner.waiting import few_wait
 
 SECTIONS = {
     "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
@@ -121,7 +120,7 @@ def run(
         if call.as_json:
             write_result(failed, as_json=True)
 
-    with call.job(is_little=lambda settings: every is None and few_wait(settings)) as job:
+    with call.job() as job:
         if every is not None:
             on_result = partial(write_result, as_json=call.as_json)
             with listening(job.settings, job.report):

@@ -39,9 +39,9 @@ class Call:
         """Load the settings; see `tidemark.process.context.load_settings`."""
         return load_settings(self.config, self.overrides)
 
-    def job(self, **options: Any) -> AbstractContextManager[Job]:
+    def job(self) -> AbstractContextManager[Job]:
         """Open a job; see `tidemark.process.context.open_job`."""
-        return open_job(self.config, self.overrides, **options)
+        return open_job(self.config, self.overrides)
 
     def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
         """Print a result on stdout: as JSON, or as text."""

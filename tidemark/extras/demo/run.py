@@ -84,7 +84,7 @@ def _run_twice(
 ) -> tuple[dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     with _broker(report) as servers, _sending(servers, records, report) as sending:
         settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
-        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo", is_short=True)
+        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
         jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
         first = {}
         for name in (INCIDENTS, EVENTS):
