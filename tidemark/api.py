@@ -17,8 +17,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import TableStateError, UsageError
-from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification
-from tidemark.data_class import made
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
