@@ -13,8 +13,8 @@ from expectations.checks import Subject
 from expectations.evidence import snapshot
 from expectations.evidence.measures import StreamFacts, load_facts, stream_facts
 from expectations.gx import engine
+from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
-from expectations.gx.flatten import flatten
 from expectations.row_quarantine import QuarantineLimits, RowQuarantine
 from lakehouse.contracts.gate import (
     DECISIONS,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.model import Evidence, Row
+    from expectations.evidence.measures import Evidence, Row
     from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run

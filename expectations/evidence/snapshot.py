@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from expectations.evidence import facts
-from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
