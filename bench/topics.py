@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
 from bronze.dev_broker.broker import create_topic
-from tidemark.extras.demo.events import Outgoing
-from tidemark.extras.demo.producer import produce
+from tidemark.extras.demo.producer import Outgoing, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

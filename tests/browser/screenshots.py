@@ -12,7 +12,7 @@ from bronze.dev_broker.broker import LocalBroker, create_topic
 from tests.support.browser import Opened, open_browser
 from tests.support.small_config import write_config
 from tidemark.commands import main
-from tidemark.extras.demo.events import (
+from tidemark.extras.demo.producer import (
     EVENTS_HEADER,
     EVENTS_PARTITIONS,
     EVENTS_SCHEMA,
@@ -20,8 +20,8 @@ from tidemark.extras.demo.events import (
     Outgoing,
     events,
     plan_events,
+    produce,
 )
-from tidemark.extras.demo.producer import produce
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 RECORDS, LOADS, HELD_BACK = 120_000, 6, 40

@@ -10,8 +10,7 @@ from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from tests.support.small_config import write_config
 from tidemark.commands import main
-from tidemark.extras.demo.events import Outgoing
-from tidemark.extras.demo.producer import incidents, produce
+from tidemark.extras.demo.producer import Outgoing, incidents, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

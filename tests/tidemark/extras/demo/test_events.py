@@ -9,8 +9,18 @@ from tidemark_producer import Headers
 from bronze.dev_broker.broker import LocalBroker
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
-from tidemark.extras.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
-from tidemark.extras.demo.producer import expected, incidents, produce, produce_numbered, sequence_of
+from tidemark.extras.demo.producer import (
+    BAD_KINDS,
+    Outgoing,
+    bad_headers,
+    events,
+    expected,
+    incidents,
+    plan_events,
+    produce,
+    produce_numbered,
+    sequence_of,
+)
 
 
 def number(record: Outgoing) -> int | None:
