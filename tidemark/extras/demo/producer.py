@@ -23,7 +23,7 @@ from lakehouse.errors import SourceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError
 
 INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
 INCIDENTS_SCHEMA = "id BIGINT, data STRING"
@@ -254,7 +254,7 @@ def produce_numbered(
             if number is None:
                 if place in senders:
                     senders[place].flush(_FLUSH_SECONDS)
-                _send(stranger, topic, [record])
+                _send(stranger, topic, record)
                 continue
             if place in senders and number <= last[place]:
                 senders.pop(place).close(_FLUSH_SECONDS)
@@ -265,7 +265,13 @@ def produce_numbered(
         for sender in senders.values():
             sender.flush(_FLUSH_SECONDS)
     except (ProducerError, KafkaException, TimeoutError) as error:
-        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+        raise SourceError(
+            "The records could not be sent.",
+            where=f"topic {topic} at {bootstrap_servers}",
+            observed=str(error),
+            expected="every record confirmed by the broker",
+            next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
+        ) from error
     finally:
         for sender in senders.values():
             with contextlib.suppress(ProducerError, TimeoutError):
@@ -287,67 +293,18 @@ def _id_of(record: Outgoing) -> int:
     return int(json.loads(record.value)["id"])
 
 
-def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records with an idempotent producer; return their number once the broker has them all.
-
-    Raises:
-        SourceError: The broker refused a record, or did not confirm all of them within a minute.
-    """
-    config = {
-        "bootstrap.servers": bootstrap_servers,
-        "enable.idempotence": True,
-        "linger.ms": 20,
-        "log_level": 3,  # errors only: it warns while a new broker loads its transaction coordinator
-        "delivery.report.only.error": True,
-        "message.timeout.ms": _FLUSH_SECONDS * 1000,
-    }
-    try:
-        return _send(Producer(config), topic, records)
-    except (KafkaException, TimeoutError) as error:
-        raise _not_sent(bootstrap_servers, topic, str(error)) from error
-
-
-def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records, wait until the broker has them all, and return their number.
-
-    Raises KafkaException if the broker refused one, TimeoutError if it did not confirm all within a minute.
-    """
+def _send(client: Producer, topic: str, record: Outgoing) -> None:
+    """Send a record and wait for it; KafkaException if the broker refuses it, TimeoutError if it does not answer."""
     refusals: list[KafkaError] = []
-
-    def on_delivery(error: KafkaError | None, _record: Message) -> None:
-        if error is not None:
-            refusals.append(error)
-
-    sent = 0
-    for record in records:
-        sent += 1
-        is_sent = False
-        while not is_sent:
-            try:
-                client.produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    on_delivery=on_delivery,
-                    headers=list(record.headers),
-                )
-                is_sent = True
-            except BufferError:  # the client is ahead of the broker
-                client.poll(0.1)
-    unconfirmed = client.flush(_FLUSH_SECONDS)
+    client.produce(
+        topic,
+        record.value,
+        record.key,
+        record.partition,
+        on_delivery=lambda error, _: refusals.append(error) if error else None,
+        headers=record.headers,
+    )
+    if client.flush(_FLUSH_SECONDS):
+        raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
     if refusals:
         raise KafkaException(refusals[0])
-    if unconfirmed:
-        raise TimeoutError(f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s")
-    return sent
-
-
-def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
-    return SourceError(
-        "The records could not be sent.",
-        where=f"topic {topic} at {bootstrap_servers}",
-        observed=observed,
-        expected="every record confirmed by the broker",
-        next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
-    )
