@@ -214,9 +214,9 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quara
         kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
     if published + kept_out != silver + coming:
         raise ConservationError(
-            "Gold's records and those that were kept aside are not Silver's; the range is not published.",
+            "Gold's records and its rejects do not add up to Silver's records; the range is not published.",
             where=f"{records}, {quarantine.gate_run.named}",
-            observed=f"{published} in gold_records, {kept_out} kept aside",
+            observed=f"{published} in gold_records, {kept_out} in gold_rejects",
             expected=f"{silver} of silver_records, {coming} released",
             next_step="See `tidemark verify`. The next run audits and publishes the range again.",
         )

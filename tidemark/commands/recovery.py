@@ -85,7 +85,7 @@ def write_restored(done: dict[str, Any]) -> None:
 def write_rebuilt(done: dict[str, Any]) -> None:
     """Print on stdout which decisions a rebuild changed, or would change."""
     changed = sum(row["records"] for row in done["changes"])
-    output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} otherwise than before.")
+    output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} changed.")
     if done["changes"]:
         output.write_table(["before", "after", "records"], [list(row.values()) for row in done["changes"]])
         columns = [name for name in done["samples"][0] if any(row[name] is not None for row in done["samples"])]
@@ -100,7 +100,7 @@ def write_rebuilt(done: dict[str, Any]) -> None:
         output.write(f"Not done again: {printable(each)}")
     if done["is_applied"]:
         output.write(
-            f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits all of it and publishes it anew."
+            f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits and publishes all of it again."
         )
     else:
         output.write(f"Nothing was put in place; --apply does. All changes are in {done['shadow']}.")
@@ -143,7 +143,7 @@ def maintain(
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
-    """Put small files together, and remove those of old versions. Beside a running pipeline too."""
+    """Merge small files, and remove those of old versions. A pipeline may run meanwhile."""
     from pipelines import medallion
 
     if not erase and (key, key_hex, key_file) != (None, None, None):

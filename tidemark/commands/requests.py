@@ -59,7 +59,7 @@ GateRunOption = Annotated[
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
 quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
 gate_app = group("The gate: what it found, and a decision where it failed.")
-topic_app = group("The topics that were read. Where one was created anew or lost records: going on with it.")
+topic_app = group("The topics that were read. Continue one that was recreated, or that lost records.")
 for _group in (watermark_app, quarantine_app, gate_app, topic_app):
     _group.callback(invoke_without_command=True)(need_command)
 
@@ -164,7 +164,7 @@ def watermark_reset(
     to: Annotated[
         int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
     ] = None,
-    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
+    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="The producer's numbers start over from now on.")] = False,
     by: By = None,
     dry_run: DryRun = False,
     call: Call,
@@ -191,7 +191,7 @@ def erase(
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
-    """Erase the records of a key in all tables. Their places stay, what they held goes."""
+    """Erase the records of a key in all tables. Rows stay; their contents are removed."""
     from silver.state.request import Erase, Request
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))

@@ -136,7 +136,7 @@ def _others(found: Row) -> str:
     if found["stream_count"] <= len(found["streams"]):
         return ""
     return (
-        f"{len(found['streams']):,} of {found['stream_count']:,} streams, those of which most was kept out; "
+        f"{len(found['streams']):,} of {found['stream_count']:,} streams, those with the most records kept out; "
         f"all: {_ask('watermark_status')}."
     )
 
