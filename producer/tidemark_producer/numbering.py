@@ -194,7 +194,7 @@ def _following(position: Position) -> Position:
 
 def _succeeding(position: Position) -> Position:
     if position.sequence == GREATEST:
-        raise Exhausted(f"The numbers of epoch {position.epoch} end at {GREATEST}. Start the sender again: the next epoch follows.")
+        raise Exhausted(f"The numbers of epoch {position.epoch} end at {GREATEST}. Start again: the next epoch follows.")
     return Position(position.epoch, position.sequence + 1)
 
 

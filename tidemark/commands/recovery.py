@@ -99,9 +99,7 @@ def write_rebuilt(done: dict[str, Any]) -> None:
     for each in done["not_repeated"]:
         output.write(f"Not done again: {printable(each)}")
     if done["is_applied"]:
-        output.write(
-            f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits and publishes all of it again."
-        )
+        output.write(f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits and publishes all of it again.")
     else:
         output.write(f"Nothing was put in place; --apply does. All changes are in {done['shadow']}.")
 
