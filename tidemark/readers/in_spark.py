@@ -23,7 +23,7 @@ from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
-from tidemark.readers.answer import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:

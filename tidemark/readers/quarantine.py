@@ -11,7 +11,7 @@ from lakehouse.contracts.silver import HELD, QUARANTINED
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
 from tidemark.process import output
 from tidemark.readers import database as query
-from tidemark.readers.answer import ALL
+from tidemark.readers.database import ALL
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse

@@ -24,8 +24,8 @@ from tidemark.extras.onboarding import candidates, texts, values
 from tidemark.extras.onboarding.texts import Section
 from tidemark.extras.onboarding.values import Registered
 from tidemark.process import exit_codes, output
-from tidemark.process.atomic_file import whole
 from tidemark.process.options import command_line
+from tidemark.process.output import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

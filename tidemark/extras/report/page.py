@@ -22,7 +22,7 @@ from tidemark.extras.report.charts import STAGES, charts
 from tidemark.extras.report.summary import tiles, verdict
 from tidemark.extras.report.tables import tables
 from tidemark.extras.report.text import classes, loads_of, moment, place, text
-from tidemark.process.atomic_file import whole
+from tidemark.process.output import whole
 
 _HERE = Path(__file__).with_name("assets")
 _VEGA = "window.vegaEmbed = vegaEmbed;"
@@ -83,11 +83,7 @@ def _hash(source: str) -> str:
 
 
 def make_report(found: dict[str, Any], output: Path) -> str:
-    """Write the report to a file, and return a line that says so.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write the report to a file, and return a line that says so. UsageError if the file cannot be written."""
     html = page(found)
     with whole(output) as unfinished:
         unfinished.write_text(html, encoding="utf-8")
