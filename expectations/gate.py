@@ -16,16 +16,7 @@ from expectations.gx import engine
 from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
 from expectations.row_quarantine import QuarantineLimits, RowQuarantine
-from lakehouse.contracts.gate import (
-    DECISIONS,
-    ERRORED,
-    FAILED,
-    PASSED,
-    RESTART_QUESTION,
-    RESTART_SUSPECTED,
-    RESULTS,
-    GateRun,
-)
+from lakehouse.contracts.gate import DECISIONS, ERRORED, FAILED, PASSED, RESTART_QUESTION, RESTART_SUSPECTED, RESULTS, GateRun
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views

@@ -35,14 +35,7 @@ from lakehouse.errors import ConservationError, GateFailedError, TableStateError
 from lakehouse.protocol import cutover_fence, gold_rejects
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
-from lakehouse.table import (
-    GOLD_LATEST_BY_STREAM,
-    GOLD_RECORDS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-)
+from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SEQUENCE = ("epoch", "sequence")
-
 _TIME = ("timestamp", "partition", "offset")
 """The order between streams: Kafka's timestamp, then the place. A null timestamp is the earliest."""
 

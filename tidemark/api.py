@@ -286,13 +286,7 @@ def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, e
 
 
 def _wanted(
-    kind: str | None,
-    topic: str | None,
-    partition: int | None,
-    offset: int | None,
-    *,
-    producer: str | None,
-    days: object,
+    kind: str | None, topic: str | None, partition: int | None, offset: int | None, *, producer: str | None, days: object
 ) -> RecordFilter:
     from lakehouse.contracts.gold import UNMET
     from lakehouse.contracts.silver import QUARANTINED

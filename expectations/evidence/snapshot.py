@@ -16,14 +16,7 @@ from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.spark import frames, pruning
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

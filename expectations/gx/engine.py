@@ -210,11 +210,7 @@ def _boolean_only(result: Result) -> ExpectationValidationResult:
 def _context() -> EphemeralDataContext:
     """A context in memory: no files, no network, no progress bars."""
     import great_expectations as gx
-    from great_expectations.data_context.types.base import (
-        DataContextConfig,
-        InMemoryStoreBackendDefaults,
-        ProgressBarsConfig,
-    )
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults, ProgressBarsConfig
 
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
@@ -247,10 +243,7 @@ def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]
 
 def _expectation(check: Check, number: int, where: str) -> Expectation:
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError, GreatExpectationsError
-    from great_expectations.expectations.registry import (
-        get_expectation_impl,
-        list_registered_expectation_implementations,
-    )
+    from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
 
     meta = {**(check.arguments.get("meta") or {}), _CHECK: number}
     severity = "critical" if check.severity == CRITICAL else "warning"

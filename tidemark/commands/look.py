@@ -46,13 +46,7 @@ def status(
         raise typer.Exit(1)
 
 
-def why(
-    topic: TopicArgument,
-    partition: PartitionArgument,
-    offset: OffsetArgument,
-    *,
-    call: Call,
-) -> None:
+def why(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
     """Say what became of one record, and by which rule."""
     from tidemark.readers.why import why as explain
     from tidemark.readers.why import write_why

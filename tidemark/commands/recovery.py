@@ -127,8 +127,7 @@ def _write_text(found: dict[str, Any]) -> None:
 
 
 EraseOption = Annotated[
-    bool,
-    typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and prove that the key is gone."),
+    bool, typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and prove that the key is gone.")
 ]
 
 

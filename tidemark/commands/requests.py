@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
-    QuarantineClass | None,
-    typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."),
+    QuarantineClass | None, typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold.")
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
@@ -103,13 +102,7 @@ def quarantine_list(
 
 
 @quarantine_app.command("show")
-def quarantine_show(
-    topic: TopicArgument,
-    partition: PartitionArgument,
-    offset: OffsetArgument,
-    *,
-    call: Call,
-) -> None:
+def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
     from tidemark.process.output import cell, write, write_json
     from tidemark.readers.why import why_with_record, write_why
@@ -251,8 +244,7 @@ def topic_accept(
     topic: TopicArgument,
     *,
     same_numbering: Annotated[
-        bool | None,
-        typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers."),
+        bool | None, typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers.")
     ] = None,
     reason: Reason,
     by: By = None,

@@ -138,12 +138,7 @@ def _streams(ask: Ask) -> dict[str, Any]:
     loads = ask(_COUNT_LOADS)[0]["n"]
     slices = min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams)))
     ask(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
-    return {
-        "streams": streams,
-        "stream_count": ask(_COUNT_STREAMS)[0]["n"],
-        "slices": ask(_SLICES),
-        "history": ask(_HISTORY),
-    }
+    return {"streams": streams, "stream_count": ask(_COUNT_STREAMS)[0]["n"], "slices": ask(_SLICES), "history": ask(_HISTORY)}
 
 
 def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
