@@ -17,6 +17,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import TableStateError, UsageError
+from lakehouse.table import Lakehouse
 from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
 
 if TYPE_CHECKING:
@@ -84,13 +85,9 @@ def status(
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
     Missing parts are empty or None. `lag` asks Kafka how far Silver is behind. `limit` streams are listed; None lists all.
-
-    Raises:
-        TidemarkError: A table cannot be read.
     """
     most = _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers import status as reading
         from tidemark.readers.lag import with_lag
 
@@ -114,7 +111,6 @@ def why(
     """
     place = _text("topic", topic), _number("partition", partition) or 0, _number("offset", offset) or 0
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers.why import why_with_record
 
         found, record = why_with_record(Lakehouse.of(settings), *place)
@@ -137,13 +133,9 @@ def quarantine(
 
     `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. None as `limit` lists
     all.
-
-    Raises:
-        TidemarkError: A table cannot be read.
     """
     wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers import quarantine as reading
 
         found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
@@ -234,7 +226,6 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
     """
     asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers.database import run_query
 
         with run_query(Lakehouse.of(settings), asked) as answer:
