@@ -302,7 +302,7 @@ def _send(client: Producer, topic: str, record: Outgoing) -> None:
         record.key,
         record.partition,
         on_delivery=lambda error, _: refusals.append(error) if error else None,
-        headers=record.headers,
+        headers=list(record.headers),
     )
     if client.flush(_FLUSH_SECONDS):
         raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
