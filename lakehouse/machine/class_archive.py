@@ -51,12 +51,8 @@ def make(command: Sequence[str]) -> Path:
             former.unlink()
         with tempfile.TemporaryDirectory(prefix=".archiving-", dir=_FOLDER) as folder:
             made = Path(folder, kept.name)
-            options = [
-                os.environ.get("SPARK_SUBMIT_OPTS", ""),
-                *FIRST_COMPILER,
-                f"-XX:ArchiveClassesAtExit={made}",
-                *_SILENT,
-            ]
+            given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+            options = [given, *FIRST_COMPILER, f"-XX:ArchiveClassesAtExit={made}", *_SILENT]
             # The JVM inherits the output and ends after the command: the output ends when both have ended.
             run = subprocess.run(
                 list(command),
