@@ -169,7 +169,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml producer/pypr
 $(ARCHIVE): $(STAMP) lakehouse/machine/jvm.xml lakehouse/machine/jvm.sha256 lakehouse/machine/storage_jar.py
 	@$(BIN)/tidemark jars fetch > /dev/null
 	@echo "Making an archive of the classes that Spark loads, so that every start is seconds sooner; this takes a minute, once."
-	@$(BIN)/tidemark jars archive > /dev/null || true
+	@$(BIN)/python -P -m lakehouse.machine.class_archive || true
 	@touch $(ARCHIVE)
 
 $(DEV): requirements-dev.lock $(STAMP)

@@ -63,7 +63,7 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
     tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
     published = _publish(spark, lakehouse, first_offset)
-    _merge(spark, lakehouse, models.latest(published), gold_latest(), ("topic", "key"))
+    _merge(spark, lakehouse, models.among_streams(models.by_stream(published)), gold_latest(), ("topic", "key"))
     health = _by_stream(spark, streams, first_offset, STREAM_HEALTH)
     tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
 

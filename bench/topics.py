@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
 from bronze.dev_broker.broker import create_topic
-from tidemark.extras.demo.events import Outgoing
-from tidemark.extras.demo.producer import produce
+from tests.support.kafka import send_outgoing
+from tidemark.extras.demo.producer import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,22 +97,22 @@ def swap_blocks(topic: Topic) -> Topic:
 def send_topic(servers: str, topic: Topic) -> None:
     """Create a topic and fill it."""
     create_topic(servers, topic.name, PARTITIONS)
-    require_all(produce(servers, topic.name, _by_turns(topic)), topic.records)
+    require_all(send_outgoing(servers, topic.name, _by_turns(topic)), topic.records)
 
 
 def send_first(servers: str, topic: Topic, records: int) -> Callable[[], None]:
     """Create a topic and send its first records only; what sends the rest."""
     create_topic(servers, topic.name, PARTITIONS)
     outgoing = _by_turns(topic)
-    require_all(produce(servers, topic.name, islice(outgoing, records)), records)
-    return lambda: require_all(produce(servers, topic.name, outgoing), topic.records - records)
+    require_all(send_outgoing(servers, topic.name, islice(outgoing, records)), records)
+    return lambda: require_all(send_outgoing(servers, topic.name, outgoing), topic.records - records)
 
 
 def send_more(servers: str, topic: str, first: int, records: int) -> None:
     """Send further records to the topic, from a sequence on, equally many to each partition."""
     numbers = range(first, first + records // PARTITIONS)
     more = (_record(partition, number) for number in numbers for partition in range(PARTITIONS))
-    require_all(produce(servers, topic, more), records)
+    require_all(send_outgoing(servers, topic, more), records)
 
 
 def require_all(sent: int, planned: int) -> None:

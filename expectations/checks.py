@@ -165,7 +165,7 @@ class Measure:
 
 
 MEASURES = (
-    Measure("duplicate", "Records that were sent again, or lie below the watermark and have not been told apart"),
+    Measure("duplicate", "Records that were sent again, or lie below the watermark and are not compared yet"),
     Measure("duplicate_share", "The same, as a share of the load's Bronze records"),
     Measure("late", "Records that came after a higher sequence and were never accepted before", warns_on="late"),
     Measure("late_share", "The same, as a share of the load's Bronze records"),

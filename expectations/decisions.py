@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from expectations.evidence.model import Row
+    from expectations.evidence.measures import Row
     from lakehouse.contracts.gate import Decision, GateRun
     from lakehouse.run.context import Run
 

@@ -16,7 +16,7 @@ from expectations.evidence import facts, snapshot
 from expectations.evidence.facts import REQUIRED
 from expectations.evidence.measures import is_contiguous, load_facts, stream_facts
 from expectations.gx import engine
-from expectations.gx.flatten import flatten, named
+from expectations.gx.arguments import flatten, named
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence.model import Evidence, Row
+    from expectations.evidence.measures import Evidence, Row
     from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.gate import GateRun
     from lakehouse.contracts.silver import Stream
@@ -122,8 +122,8 @@ class _Look:
     def _behind(self, result: Row) -> dict[str, list[Row]] | None:
         name = result["expectation"]
         if name in RECORDS:
-            found = engine.unexpected_rows(RECORDS[name], self._with_floor())
-            return {"records of silver_records": found}
+            found = self.spark.sql(RECORDS[name], batch=self._with_floor()).limit(self.most)
+            return {"records of silver_records": found.toArrow().to_pylist()}
         if name in _FACTS:
             return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
         if name.startswith("budget_"):

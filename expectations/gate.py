@@ -13,19 +13,10 @@ from expectations.checks import Subject
 from expectations.evidence import snapshot
 from expectations.evidence.measures import StreamFacts, load_facts, stream_facts
 from expectations.gx import engine
+from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
-from expectations.gx.flatten import flatten
 from expectations.row_quarantine import QuarantineLimits, RowQuarantine
-from lakehouse.contracts.gate import (
-    DECISIONS,
-    ERRORED,
-    FAILED,
-    PASSED,
-    RESTART_QUESTION,
-    RESTART_SUSPECTED,
-    RESULTS,
-    GateRun,
-)
+from lakehouse.contracts.gate import DECISIONS, ERRORED, FAILED, PASSED, RESTART_QUESTION, RESTART_SUSPECTED, RESULTS, GateRun
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
@@ -42,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.model import Evidence, Row
+    from expectations.evidence.measures import Evidence, Row
     from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from expectations.gx import engine
+from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
-from expectations.gx.flatten import flatten
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.model import Row
+    from expectations.evidence.measures import Row
     from lakehouse.run.context import Run
 
     Place = tuple[str, int, int]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from expectations.evidence.model import Row
+    from expectations.evidence.measures import Row
     from lakehouse.run.context import Run
 
 

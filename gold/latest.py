@@ -6,7 +6,6 @@ Within a stream the sequence orders a key's records; between streams the timesta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,30 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
 
 _MOST_KEYS = 200_000
-"""The most keys that are collected to the driver. With more, nearly every record is the latest of its key."""
+"""The most keys that are collected to the driver."""
 _INCREMENT = "tidemark_increment"
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The latest records by key and stream, and the streams and keys of the same, possibly repeated."""
-
-    rows: DataFrame
-    streams: DataFrame
-
-
-def newest(spark: SparkSession, records: DataFrame) -> Newest:
-    """Find the latest record of each key and stream in pinned rows, by keys and numbers first: no whole row is sorted."""
-    found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
-    if len(found) > _MOST_KEYS:
-        return newest_of_few(records)
-    candidates = frames.of_arrow(spark, found)
-    return Newest(models.by_stream(models.among(records, candidates)), candidates)
-
-
-def newest_of_few(records: DataFrame) -> Newest:
-    """Find the same as `newest` in one job: on few records a separate job costs more than it saves."""
-    return Newest(models.by_stream(records), records)
 
 
 def is_kept(spark: SparkSession, run: Run) -> bool:
@@ -57,38 +34,40 @@ def is_kept(spark: SparkSession, run: Run) -> bool:
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
-def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
-    """Merge the latest published records into both tables. A repeat, even over more records, ends in the same rows.
+def merge(spark: SparkSession, run: Run, records: DataFrame, *, up_to: int) -> None:
+    """Merge the latest of some published records into both tables. A repeat, even over more records, ends in the same rows.
 
     Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
     or rebuild came after load `up_to`.
     """
+    newest = models.by_stream(records)
     merge_latest = partial(models.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
     known = [_pinned(spark, run, GOLD_LATEST)]
     if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
         known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
-    shared = _shared(spark, found.streams, known)
+    shared = _shared(spark, records, known)
     if shared is None:
-        merge_into(GOLD_LATEST, merge_latest, found.rows)
+        merge_into(GOLD_LATEST, merge_latest, newest)
         return
-    rows = models.of_keys(found.rows, shared)
+    rows = models.of_keys(newest, shared)
     for each in known:
         rows = rows.unionByName(models.of_keys(each, shared))
     merge_into(GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
     crash_point("gold.by_stream")
     chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), shared))
-    others = models.of_keys(found.rows, shared, how="left_anti")
+    others = models.of_keys(newest, shared, how="left_anti")
     merge_into(GOLD_LATEST, merge_latest, others.unionByName(chosen))
 
 
-def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
+def rebuild(spark: SparkSession, run: Run, *, up_to: int) -> None:
     """Rebuild both tables from `gold_records`, in one commit each, gold_latest first. Raises as `merge`."""
-    found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
-    tables.overwrite(cutover_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
+    records = _pinned(spark, run, GOLD_RECORDS)
+    newest = models.by_stream(records)
+    tables.overwrite(cutover_fence.guarded(models.among_streams(newest), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
-    shared = models.shared(found.streams)
-    tables.overwrite(cutover_fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
+    in_several = models.of_keys(newest, models.shared(records))
+    tables.overwrite(cutover_fence.guarded(in_several, run, up_to), run.table(GOLD_LATEST_BY_STREAM))
     run.report.event("gold.latest_made_anew")
 
 

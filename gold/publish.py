@@ -8,10 +8,8 @@
 4. Rebuild the operator's models that are not current. A broken one fails the run after the range is published.
 
 A retry may cover more loads than the first try, so an append is numbered by the last load that the table holds. Of two
-publishers that saw the same table Delta accepts one. The other one replaces the range (`lakehouse.delta.tables.replace`), as
-does one whose number a RESTORE took back. Repeats, slower publishers and restores thus all end in the same rows.
-
-For streaming readers gold_records only grows, unless two publishers race or Silver was rebuilt.
+publishers that saw the same table Delta accepts one; the other one replaces the range, as does one whose number a RESTORE took
+back. For streaming readers gold_records only grows, unless two publishers race or Silver was rebuilt.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 
 from gold import rows as models
 from gold import sql_models
-from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
+from gold.latest import is_kept, merge, rebuild
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
@@ -37,14 +35,7 @@ from lakehouse.errors import ConservationError, GateFailedError, TableStateError
 from lakehouse.protocol import cutover_fence, gold_rejects
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
-from lakehouse.table import (
-    GOLD_LATEST_BY_STREAM,
-    GOLD_RECORDS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-)
+from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,9 +46,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gold
-
-_MANY = 100_000
-"""Records from which it pays to find the latest ones by keys and numbers first."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +100,10 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             _take_back(spark, run, let_out, gate_run)
         _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
-        make_anew(spark, run, up_to=gate_run.last_load_seq)
+        rebuild(spark, run, up_to=gate_run.last_load_seq)
     elif kept and not replaces_all:
-        _merge_latest(spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
+        merge(spark, run, models.published(let_out, gate_run.gate_run_id), up_to=gate_run.last_load_seq)
+        crash_point("gold.latest")
     if quarantine.changes_range:
         _require_conservation(spark, run, whole, quarantine, coming=coming)
     ledger = frames.of_contract(spark, loads, LOADS)
@@ -218,9 +207,9 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quara
         kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
     if published + kept_out != silver + coming:
         raise ConservationError(
-            "Gold's records and those that were kept aside are not Silver's; the range is not published.",
+            "Gold's records and its rejects do not add up to Silver's records; the range is not published.",
             where=f"{records}, {quarantine.gate_run.named}",
-            observed=f"{published} in gold_records, {kept_out} kept aside",
+            observed=f"{published} in gold_records, {kept_out} in gold_rejects",
             expected=f"{silver} of silver_records, {coming} released",
             next_step="See `tidemark verify`. The next run audits and publishes the range again.",
         )
@@ -233,7 +222,7 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     rows = cutover_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     tables.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
-    make_anew(spark, run, up_to=gate_run.last_load_seq)
+    rebuild(spark, run, up_to=gate_run.last_load_seq)
 
 
 def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str | None) -> dict[str, Contract]:
@@ -258,13 +247,6 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
         _put(spark, run, rows, contract, first=first, held=held, gate_run=gate_run)
     crash_point("gold.records")
-
-
-def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
-    """Step 2. Merge the whole range: records that are already merged change nothing."""
-    rows = models.published(silver, gate_run.gate_run_id)
-    merge(spark, run, newest(spark, rows) if is_large else newest_of_few(rows), up_to=gate_run.last_load_seq)
-    crash_point("gold.latest")
 
 
 def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int, gate_run: GateRun) -> None:

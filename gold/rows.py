@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SEQUENCE = ("epoch", "sequence")
-
 _TIME = ("timestamp", "partition", "offset")
 """The order between streams: Kafka's timestamp, then the place. A null timestamp is the earliest."""
 
@@ -23,16 +22,11 @@ def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
     return silver.withColumn("gate_run_id", F.lit(gate_run_id))
 
 
-def latest(records: DataFrame) -> DataFrame:
-    """Return the latest record of each topic and key: by sequence within a stream, by time between streams.
-
-    Grain: a topic and key. Records without a key are left out, tombstones are not. Columns: those given.
-    """
-    return among_streams(by_stream(records))
-
-
 def by_stream(records: DataFrame) -> DataFrame:
-    """Return the record of each topic, key and stream with the highest (epoch, sequence). Columns: those given."""
+    """Return the record of each topic, key and stream with the highest (epoch, sequence).
+
+    Records without a key are left out, tombstones are not. Columns: those given.
+    """
     newest = F.max_by(F.struct(*records.columns), F.struct(*_SEQUENCE)).alias("newest")
     keyed = records.where(F.col("key").isNotNull())
     return keyed.groupBy(*STREAM, "key").agg(newest).select("newest.*")
@@ -55,24 +49,9 @@ def of_keys(rows: DataFrame, keys: DataFrame, *, how: str = "left_semi") -> Data
     return rows.join(keys, on=["topic", "key"], how=how)
 
 
-def candidates(records: DataFrame) -> DataFrame:
-    """Return topic, partition, producer, key, epoch and its highest sequence: only such records can be the latest of a key."""
-    return records.where(F.col("key").isNotNull()).groupBy(*STREAM, "key", "epoch").agg(F.max("sequence").alias("sequence"))
-
-
-def among(records: DataFrame, found: DataFrame) -> DataFrame:
-    """Return the records that `candidates` found. They must be few: they are broadcast."""
-    return records.join(F.broadcast(found), on=frames.same_stream(records, found, *_SEQUENCE), how="left_semi")
-
-
 def merge_by_stream(target: str, source: str) -> str:
     """Build the MERGE of `by_stream` rows into `gold_latest_by_stream`: only a higher record of its stream replaces one."""
-    return f"""
-        MERGE INTO {target} AS old USING {source} AS new
-        ON old.topic = new.topic AND old.key = new.key AND {_IS_SAME_STREAM}
-        WHEN MATCHED AND {_is_higher()} THEN UPDATE SET *
-        WHEN NOT MATCHED THEN INSERT *
-    """
+    return _merge_where(target, source, f"{_IS_SAME_KEY} AND {_IS_SAME_STREAM}", _is_higher())
 
 
 def merge_latest(target: str, source: str, *, up_to: int) -> str:
@@ -81,14 +60,19 @@ def merge_latest(target: str, source: str, *, up_to: int) -> str:
     It also replaces one of another stream, since it was chosen among all streams of its key. But a slow publisher does not
     know the records of loads after `up_to`.
     """
+    is_replaced = f"({_is_higher()} OR NOT ({_IS_SAME_STREAM}) AND old.load_seq <= {up_to})"
+    return _merge_where(target, source, _IS_SAME_KEY, is_replaced)
+
+
+def _merge_where(target: str, source: str, is_same: str, is_replaced: str) -> str:
     return f"""
-        MERGE INTO {target} AS old USING {source} AS new
-        ON old.topic = new.topic AND old.key = new.key
-        WHEN MATCHED AND ({_is_higher()} OR NOT ({_IS_SAME_STREAM}) AND old.load_seq <= {up_to}) THEN UPDATE SET *
+        MERGE INTO {target} AS old USING {source} AS new ON {is_same}
+        WHEN MATCHED AND {is_replaced} THEN UPDATE SET *
         WHEN NOT MATCHED THEN INSERT *
     """
 
 
+_IS_SAME_KEY = "old.topic = new.topic AND old.key = new.key"
 _IS_SAME_STREAM = "old.partition = new.partition AND old.producer <=> new.producer"
 
 

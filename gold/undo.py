@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from gold.latest import is_kept, make_anew
+from gold.latest import is_kept, rebuild
 from lakehouse.contracts.silver import DISCARDED, HELD
 from lakehouse.delta import tables
 from lakehouse.run.crash_points import crash_point
@@ -37,7 +37,7 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_lo
     if not is_kept(spark, run) or any(
         not spark.read.table(run.table(name).sql).where(undone).isEmpty() for name in (GOLD_LATEST, GOLD_LATEST_BY_STREAM)
     ):
-        make_anew(spark, run, up_to=by_load_seq)
+        rebuild(spark, run, up_to=by_load_seq)
     tables.delete(spark, health, undone)
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)
 

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
-from lakehouse.errors import UsageError
+from lakehouse.errors import TableMissingError, UsageError
 from lakehouse.run.lock import require_no_run
 from lakehouse.spark import progress
-from lakehouse.table import SILVER_WATERMARKS
-from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
+from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
 from pipelines.job import storage_errors_named
 from pipelines.operate import accept_topic, erasure, gate_decision, requests
 from pipelines.recover import rebuild as rebuilding
@@ -82,15 +82,27 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
 def plan(job: Job) -> dict[str, object]:
     """Preview the next load of Silver; see `pipelines.bronze_to_silver.preview`. Raises AnotherWriterError during a run.
 
-    Before the first run it decides a sample from Kafka, without a lock, which would create the root.
+    Raises:
+        TableMissingError: Bronze has not been written yet. Nothing is created.
     """
     run = job.new_run()
     require_no_run(run.lakehouse)
     with storage_errors_named(run.lakehouse):
-        if sample_plan.is_before_first_run(job.spark, run):
-            return {"pipeline": run.pipeline, **sample_plan.preview(job.spark, run, job.settings)}
+        if _is_before_first_run(job, run):  # the lock would create the root
+            raise TableMissingError(
+                "There is nothing to plan: Bronze has no records yet.",
+                where=run.lakehouse.name,
+                next_step="`tidemark run --stage bronze` reads them from Kafka; `tidemark check` looks at a sample instead.",
+            )
     with job.alone(run):
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(job.spark, run, job.settings)}
+
+
+def _is_before_first_run(job: Job, run: Run) -> bool:
+    root = run.lakehouse.local_root
+    if root is not None and not root.is_dir():
+        return True
+    return not any(delta.exists(job.spark, run.table(name)) for name in (BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS))
 
 
 def decide(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from expectations import checks
 from expectations.gx import arguments
-from expectations.gx.flatten import named
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
 from lakehouse.settings.extractor import ROLES
@@ -60,7 +59,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
         fields = [each.name.lower() for each in payload.fields] if payload else []
         if column not in columns or (column == "payload" and field and field.partition(".")[0] not in fields):
             raise _no_column(expectation, path, where, columns, "Correct row_condition.")
-    for path in named(expectation.arguments):
+    for path in arguments.named(expectation.arguments):
         column, _, field = path.partition(".")
         if column not in columns:
             needs_value = "The payload is there where values are decoded: add a `value` section."
@@ -77,7 +76,7 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
     if wrong is None and arguments.parser_is_missing(given):
         wrong, expected = "row_condition", "condition_parser: great_expectations beside col(...)"
         next_step = "Add it, or write the condition in SQL: sequence > 3."
-    types = {path: _type_of(settings, path) for path in named(given)}
+    types = {path: _type_of(settings, path) for path in arguments.named(given)}
     unlike = arguments.unlike(expectation.name, given, {path: arguments.kind_of(found) for path, found in types.items()})
     if wrong is None and unlike is not None:
         wrong, expected = unlike

@@ -17,8 +17,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import TableStateError, UsageError
-from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification
-from tidemark.data_class import made
+from lakehouse.table import Lakehouse
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,13 +85,9 @@ def status(
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
     Missing parts are empty or None. `lag` asks Kafka how far Silver is behind. `limit` streams are listed; None lists all.
-
-    Raises:
-        TidemarkError: A table cannot be read.
     """
     most = _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers import status as reading
         from tidemark.readers.lag import with_lag
 
@@ -115,7 +111,6 @@ def why(
     """
     place = _text("topic", topic), _number("partition", partition) or 0, _number("offset", offset) or 0
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers.why import why_with_record
 
         found, record = why_with_record(Lakehouse.of(settings), *place)
@@ -138,13 +133,9 @@ def quarantine(
 
     `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. None as `limit` lists
     all.
-
-    Raises:
-        TidemarkError: A table cannot be read.
     """
     wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers import quarantine as reading
 
         found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
@@ -235,7 +226,6 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
     """
     asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
-        from lakehouse.table import Lakehouse
         from tidemark.readers.database import run_query
 
         with run_query(Lakehouse.of(settings), asked) as answer:
@@ -287,13 +277,7 @@ def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, e
 
 
 def _wanted(
-    kind: str | None,
-    topic: str | None,
-    partition: int | None,
-    offset: int | None,
-    *,
-    producer: str | None,
-    days: object,
+    kind: str | None, topic: str | None, partition: int | None, offset: int | None, *, producer: str | None, days: object
 ) -> RecordFilter:
     from lakehouse.contracts.gold import UNMET
     from lakehouse.contracts.silver import QUARANTINED

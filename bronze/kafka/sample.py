@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from bronze.kafka.consumer import END_OF_PARTITION, TIMESTAMP_TYPES, HeadersUnreadableError, consumer, headers_of
-from bronze.kafka.metadata import LookError, bounds, describe_topics, starts, topic_names
+from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
+from bronze.kafka.metadata import LookError, bounds, describe_topics, topic_names
 from bronze.kafka.source import require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.base import nearest
@@ -37,11 +37,7 @@ Partition = tuple[str, int]
 
 
 class Sampled(NamedTuple):
-    """A record as Kafka holds it.
-
-    `headers` is None if a name is not UTF-8, which the client cannot return. `timestamp_ms` is -1 for none. `timestamp_type` is
-    0 if the producer set it, 1 if the broker did.
-    """
+    """A record as Kafka holds it. `headers` is None if a name is not UTF-8, which the client cannot return."""
 
     topic: str
     partition: int
@@ -49,8 +45,6 @@ class Sampled(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] | None
-    timestamp_ms: int = -1
-    timestamp_type: int | None = None
 
     @property
     def place(self) -> str:
@@ -74,10 +68,10 @@ class Sample:
         return sum(end - first for first, end in self.partitions.values())
 
 
-def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
-    """Read at most `most` committed records, shared out among the partitions, but two of each at least; or raise a `LookError`.
+def read(kafka: Kafka, most: int) -> Sample:
+    """Read at most `most` committed records, from the beginning and the end of each partition, or raise a `LookError`.
 
-    With `has_end`, half of them come from the partitions' ends; otherwise all come from where a first run starts.
+    The partitions share them evenly, and each has at least two.
     """
     seen = describe_topics(kafka, kafka.topics)
     spans = {
@@ -86,26 +80,25 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
         for partition, span in sorted(bounds(kafka, topic, description.partitions).items())
     }
     each = max(2, most // max(1, sum(first < end for first, end in spans.values())))
-    tail = each // 2 if has_end else 0
+    tail = each // 2
     limits = {"queued_max_messages_kbytes": _QUEUE_KBYTES, "queued_min_messages": _QUEUE_RECORDS, "fetch_wait_max_ms": _WAIT_MS}
     with closing(consumer(kafka, **limits)) as client:
         reading = _Reading(client)
-        begins = spans if has_end else {**spans, **_from_start(kafka, spans)}
-        reading.take(begins, each - tail)
+        reading.take(spans, each - tail)
         # Start after the first part, which in a compacted topic reaches further than its number of records.
         after = dict(reading.reached)
-        ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
+        ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items()}
         reading.take(ends, tail)
     records = sorted(reading.records, key=lambda record: record[:3])
     tails = {place: start for place, (start, end) in ends.items() if after[place] < start < end}
     return Sample(records, spans, tails, [each for each in kafka.topics if each not in seen], reading.is_cut_short)
 
 
-def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
+def require(kafka: Kafka, most: int) -> Sample:
     """Read a sample as `read` does; raise a `SourceError` if a topic does not exist or cannot be read."""
     require_reachable(kafka.bootstrap_servers)
     try:
-        found = read(kafka, most, has_end=has_end)
+        found = read(kafka, most)
         if found.missing_topics:
             raise no_topic(kafka, found.missing_topics)
     except LookError as error:
@@ -130,17 +123,6 @@ def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
         observed=f"topics that this login may see: {seen or 'none'}",
         next_step=f"Did you mean {', '.join(near)}?" if near else "Correct its name, create it, or have the right to see it.",
     )
-
-
-def _from_start(kafka: Kafka, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, tuple[int, int]]:
-    """Return the spans from where a first run starts, without partitions that it starts at their end."""
-    found = {}
-    for topic in {name for name, _ in spans}:
-        own = {partition: span for (name, partition), span in spans.items() if name == topic}
-        for partition, start in starts(kafka, topic, own).items():
-            if own[partition][0] <= start < own[partition][1]:
-                found[topic, partition] = (start, own[partition][1])
-    return found
 
 
 class _Reading:
@@ -190,9 +172,8 @@ class _Reading:
 
 
 def _sampled(message: Message, topic: str, partition: int, offset: int) -> Sampled:
-    kind, milliseconds = message.timestamp()
     try:
         headers = tuple(headers_of(message))
     except HeadersUnreadableError:
         headers = None
-    return Sampled(topic, partition, offset, message.key(), message.value(), headers, milliseconds, TIMESTAMP_TYPES.get(kind))
+    return Sampled(topic, partition, offset, message.key(), message.value(), headers)

@@ -1,8 +1,9 @@
-"""The violations of each stream and load, and the measures of each load, which a gate run evaluates. Pure, on few rows."""
+"""The evidence of a gate run in few rows, and what it evaluates: each stream's violations, each load's measures. Pure."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,15 +12,66 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import reconcile
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.gate import RESTART_SUSPECTED
+from lakehouse.contracts.gate import NOTHING_REJECTED, RESTART_SUSPECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, LATE, QUARANTINED, REPLAY, stream_of
 from lakehouse.reconcile import Difference
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from expectations.evidence.model import Evidence, PartitionLoad, Row
+Row = dict[str, Any]
+PartitionLoad = tuple[str | None, int | None, int | None]
+"""topic, partition, load_seq; load_seq is None if no load claims the Bronze version."""
+
+
+@dataclass(frozen=True)
+class BronzeCounts:
+    """Bronze's own counts of each partition and load; `uncounted` are loads whose Bronze range is unknown.
+
+    With `counts_offsets`, distinct offsets were counted instead of whole versions, so replays are not included.
+    """
+
+    records: Mapping[PartitionLoad, int]
+    counts_offsets: bool = False
+    uncounted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rows of a range of loads, up to the last finished one.
+
+    Attributes:
+        ledger: Rows of `silver_loads`.
+        silver: Rows of `expectations.evidence.facts.silver_facts`.
+        rejected: The rejected loads: they are no longer audited.
+        restarts: The ledger's rows of streams whose numbering may have restarted.
+    """
+
+    first_load_seq: int
+    last_load_seq: int
+    ledger: Sequence[Row]
+    silver: Sequence[Row]
+    watermarks: Sequence[Row]
+    bronze: BronzeCounts
+    rejected: Rejected = NOTHING_REJECTED
+    restarts: Sequence[Row] = ()
+
+
+def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
+    """Sum the rows of `facts.bronze_counts` by load, given the last version of each load and its number.
+
+    A version belongs to the first load that ends at it or later.
+    """
+    ends = sorted(set(loads))
+    last_versions = [to_version for to_version, _ in ends]
+    records: Counter[PartitionLoad] = Counter()
+    for row in versions:
+        place = bisect_left(last_versions, row["version"])
+        load_seq = ends[place][1] if place < len(ends) else None
+        records[row["topic"], row["partition"], load_seq] += row["records"]
+    return dict(records)
+
 
 Stream = tuple[str | None, int | None, str | None]
 """topic, partition, producer; topic and partition are None for a load of which there is no row."""

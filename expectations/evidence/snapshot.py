@@ -10,20 +10,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from expectations.evidence import facts
-from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.spark import frames, pruning
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

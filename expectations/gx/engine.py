@@ -34,23 +34,15 @@ if TYPE_CHECKING:
 _CHECK = "tidemark_check"
 _OBSERVED_CHARACTERS = 500
 _NOT_SHOWN = "not shown: it may be a value of a record"
-_COUNTED = frozenset(
-    {
-        "expect_table_row_count_to_be_between",
-        "expect_table_row_count_to_equal",
-        "expect_table_column_count_to_be_between",
-        "expect_table_column_count_to_equal",
-        "expect_column_unique_value_count_to_be_between",
-        "expect_column_proportion_of_unique_values_to_be_between",
-        "expect_column_proportion_of_non_null_values_to_be_between",
-    }
-)
+_COUNTED = {
+    *(f"expect_table_{what}_count_to_{how}" for what in ("row", "column") for how in ("be_between", "equal")),
+    *(f"expect_column_proportion_of_{what}_values_to_be_between" for what in ("unique", "non_null")),
+    "expect_column_unique_value_count_to_be_between",
+}
 """Expectations on all rows whose observed value is a count or a share."""
 _ABOUT_COLUMNS = ("Error: The column ", "The column ")
 _ABOUT_QUERIES = ("UNRESOLVED_", "DATATYPE_MISMATCH", "PARSE_", "MISSING_", "AMBIGUOUS_", "UNSUPPORTED_")
 """Beginnings of messages, and of Spark's error conditions, that are about a query and not about a row."""
-_BATCH_VIEW = "tmp_view"
-"""The temporary view of a query's records, which Great Expectations leaves behind."""
 
 
 @dataclass(frozen=True)
@@ -114,22 +106,6 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
     return [found[number] for number in sorted(found)]
 
 
-def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
-    """The first 200 rows that a query over `{batch}` finds among some records, evaluated as an expectation of its own.
-
-    Raises:
-        TidemarkError: It could not be evaluated.
-    """
-    from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
-
-    try:
-        found = _evaluated(UnexpectedRowsExpectation(unexpected_rows_query=query), records, {"result_format": "COMPLETE"})
-    finally:
-        records.sparkSession.catalog.dropTempView(_BATCH_VIEW)
-    rows: list[dict[str, Any]] = found["details"]["unexpected_rows"]
-    return rows
-
-
 def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
     """The records that an expectation finds unexpected, by some of their columns; none if it evaluates all rows at once.
 
@@ -144,9 +120,17 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
         "unexpected_index_column_names": list(index),
         "exclude_unexpected_values": True,
     }
-    found = _evaluated(_expectation(check, 0, check.name), named, wanted)
+    result: Mapping[str, Any] = {}
+    try:
+        batch = _batch(_context(), Subject.RECORDS.value, named)
+        validated = batch.validate(_expectation(check, 0, check.name), result_format=wanted)
+        result, problem = validated.result, _problem(validated.exception_info)
+    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is why there are no rows
+        problem = f"{type(error).__name__}: {headline(str(error))}"
+    if problem is not None:
+        raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
     # Without the values, all records come in one row, with a list per column.
-    lists: list[dict[str, list[Any]]] = found.get("partial_unexpected_index_list") or []
+    lists: list[dict[str, list[Any]]] = result.get("partial_unexpected_index_list") or []
     return [
         dict(zip(names, row, strict=True))
         for columns in lists
@@ -165,18 +149,6 @@ def _has_rows(kind: str) -> bool:
 
     of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
     return kind not in _NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
-
-
-def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
-    result: Mapping[str, Any] = {}
-    try:
-        validated = _batch(_context(), Subject.RECORDS.value, records).validate(expectation, result_format=result_format)
-        result, problem = validated.result, _problem(validated.exception_info)
-    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is why there are no rows
-        problem = f"{type(error).__name__}: {headline(str(error))}"
-    if problem is not None:
-        raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
-    return result
 
 
 def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> None:
@@ -238,11 +210,7 @@ def _boolean_only(result: Result) -> ExpectationValidationResult:
 def _context() -> EphemeralDataContext:
     """A context in memory: no files, no network, no progress bars."""
     import great_expectations as gx
-    from great_expectations.data_context.types.base import (
-        DataContextConfig,
-        InMemoryStoreBackendDefaults,
-        ProgressBarsConfig,
-    )
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults, ProgressBarsConfig
 
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
@@ -275,10 +243,7 @@ def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]
 
 def _expectation(check: Check, number: int, where: str) -> Expectation:
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError, GreatExpectationsError
-    from great_expectations.expectations.registry import (
-        get_expectation_impl,
-        list_registered_expectation_implementations,
-    )
+    from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
 
     meta = {**(check.arguments.get("meta") or {}), _CHECK: number}
     severity = "critical" if check.severity == CRITICAL else "warning"

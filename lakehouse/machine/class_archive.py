@@ -1,5 +1,7 @@
 """An archive of the classes that a local session loads. A JVM that starts from it is ready seconds sooner (Java's AppCDS).
 
+`python -m lakehouse.machine.class_archive` makes it from a small demo.
+
 It is in this Python environment, not in the cache of jars: no lock can pin what each machine makes for its own Java. A JVM
 that starts from other jars ignores the archive.
 """
@@ -49,12 +51,8 @@ def make(command: Sequence[str]) -> Path:
             former.unlink()
         with tempfile.TemporaryDirectory(prefix=".archiving-", dir=_FOLDER) as folder:
             made = Path(folder, kept.name)
-            options = [
-                os.environ.get("SPARK_SUBMIT_OPTS", ""),
-                *FIRST_COMPILER,
-                f"-XX:ArchiveClassesAtExit={made}",
-                *_SILENT,
-            ]
+            given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+            options = [given, *FIRST_COMPILER, f"-XX:ArchiveClassesAtExit={made}", *_SILENT]
             # The JVM inherits the output and ends after the command: the output ends when both have ended.
             run = subprocess.run(
                 list(command),
@@ -81,5 +79,11 @@ def _not_made(observed: str) -> ToolError:
         where=str(_FOLDER),
         observed=observed,
         expected="a folder that this user can write, with 300 MB free, and a demo that runs: `tidemark demo`",
-        next_step="Mend that, then run `tidemark jars archive` again.",
+        next_step="Mend that, then run `python -m lakehouse.machine.class_archive` again.",
     )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as into:
+        # -P: a folder `tidemark` where this is called is not ours.
+        make([sys.executable, "-P", "-m", "tidemark", "demo", "--records", "2000", "--into", into])

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars, platform
-from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE
+from lakehouse.machine.java import SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
@@ -130,21 +130,16 @@ def _without_delta(what: str, observed: str) -> ToolError:
     return ToolError(what, where="spark", observed=observed, next_step="\n".join([begin, *lines]))
 
 
-def open_session(
-    app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error", is_short: bool = False
-) -> SparkSession:
+def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error") -> SparkSession:
     """Open a session with UTC, ANSI, verified checksums and Delta: the caller's (`given`), the platform's, or a classic one.
 
-    A session that is started here gets the jars and settings that reach the lakehouse. `is_short` is for few records and a
-    minute: it leaves out the second compiler. Raises a `ToolError` without Java or jars, or if a running session lacks Delta.
+    A session that is started here gets the jars and settings that reach the lakehouse. Raises a `ToolError` without Java or
+    jars, or if a running session lacks Delta.
     """
     spark = platform.given.get()
     if spark is None:
-        spark = (
-            SparkSession.builder.getOrCreate()
-            if platform.brings_session()
-            else _start(app_name, lakehouse, log_level, is_short=is_short)
-        )
+        is_brought = platform.brings_session()
+        spark = SparkSession.builder.getOrCreate() if is_brought else _start(app_name, lakehouse, log_level)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -163,7 +158,7 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
         spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
 
 
-def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_short: bool) -> SparkSession:
+def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkSession:
     running = _running()
     # Started by another caller. It takes those of our settings that can still be changed, and would be broken by them.
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
@@ -172,7 +167,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_sho
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        conf |= _local(log_level, is_short=is_short)
+        conf |= _local(log_level)
         if running is None and (lakehouse is None or lakehouse.catalog is None):
             conf["spark.sql.warehouse.dir"] = _no_warehouse()
         if storage is not None:
@@ -206,7 +201,7 @@ def _remove_empty(folder: str) -> None:
         Path(folder).rmdir()
 
 
-def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
+def _local(log_level: str) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     cores = os.cpu_count() or 1
     master = os.environ.get("SPARK_MASTER", "local[*]")
@@ -217,7 +212,7 @@ def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             [
                 *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
-                *(FIRST_COMPILER if is_short else SECOND_COMPILER_LATE),
+                *SECOND_COMPILER_LATE,
                 *class_archive.jvm_options(),
             ]
         ),

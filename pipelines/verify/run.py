@@ -168,7 +168,7 @@ def _latest(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Check:
         holds = "the record of each key that is the latest"
         place = ("partition", "offset")
         narrow = records.select(*STREAM, "key", "epoch", "sequence", "timestamp", "offset")
-        latest = models.latest(narrow).select("topic", "key", F.struct(*place).alias("expected"))
+        latest = models.among_streams(models.by_stream(narrow)).select("topic", "key", F.struct(*place).alias("expected"))
         found = snapshot.read(spark, run, GOLD_LATEST).select("topic", "key", F.struct(*place).alias("observed"))
         both = latest.join(found, on=["topic", "key"], how="full_outer").where(~F.col("observed").eqNullSafe(F.col("expected")))
         wrong = [

@@ -9,13 +9,13 @@ import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidemark_producer.errors import Failure, Forked, InUse, ProducerError, Stopped
-from tidemark_producer.records import Headers, Position, Sent, name_bytes
+from tidemark_producer.records import Failure, Forked, Headers, InUse, Position, ProducerError, Sent, Stopped, name_bytes
 from tidemark_producer.settings import checked, drawn_keys
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _CONSEQUENCES = {"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_GAPLESS_GUARANTE
 _OUT_OF_STEP = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"}
 """The broker's errors if a leader lacks earlier records, as after an unclean election: no record is to blame."""
 _FENCED = {"_FENCED", "INVALID_PRODUCER_EPOCH"}
+_OVERTAKEN = "Another sender with this transactional.id has started. It goes on; this one has to end."
+_FIRST = Position(0, 0)
 
 
 class _Delivery(Future[Sent]):
@@ -46,31 +48,20 @@ class _Delivery(Future[Sent]):
         return False
 
 
+@dataclass(eq=False, slots=True)
 class _Record:
-    __slots__ = (
-        "before",
-        "future",
-        "headers",
-        "is_suspect",
-        "key",
-        "partition",
-        "position",
-        "refused",
-        "sent",
-        "timestamp",
-        "topic",
-        "value",
-    )
-
-    def __init__(self, topic: str, value: bytes | None, key: bytes | None, *, partition: int | None, timestamp: int) -> None:
-        self.topic, self.value, self.key, self.partition, self.timestamp = topic, value, key, partition, timestamp
-        self.headers: list[Header] = []
-        self.position = Position(0, 0)
-        self.before: Position | None = None
-        self.future: Future[Sent] = _Delivery()
-        self.refused: str | None = None
-        self.is_suspect = False
-        self.sent: Sent | None = None
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    timestamp: int
+    headers: list[Header]
+    position: Position = _FIRST
+    before: Position | None = None
+    future: Future[Sent] = field(default_factory=_Delivery)
+    refused: str | None = None
+    is_suspect: bool = False
+    sent: Sent | None = None
 
 
 class Sender:
@@ -149,8 +140,7 @@ class Sender:
             KafkaException: The client refuses the record, for example as too large. No number is used up.
         """
         self._check_process()
-        record = _Record(topic, _bytes(value), _bytes(key), partition=partition, timestamp=timestamp)
-        record.headers = self._checked(headers)
+        record = _Record(topic, _bytes(value), _bytes(key), partition, timestamp, self._checked(headers))
         if partition is None and record.key in self._refused_keys:
             raise ValueError(
                 "Without a key and a partition the partition is drawn by chance. Sent again by the next process, the record "
@@ -431,7 +421,7 @@ class Sender:
             if self._is_closed:
                 raise Stopped("The sender is closed.")
             if self._is_fenced:
-                raise InUse("Another sender with this transactional.id has started. It goes on; this one has to end.")
+                raise InUse(_OVERTAKEN)
             if self._is_failing and self._is_transactional:
                 raise self._as_stopped()
             if is_recovering or not self._is_recovering:
@@ -483,9 +473,7 @@ class Sender:
         except KafkaException as error:
             self._note(error)
             if self._is_fenced:
-                raise InUse(
-                    "Another sender with this transactional.id has started. It goes on; this one has to end."
-                ) from error
+                raise InUse(_OVERTAKEN) from error
             raise
 
     def _note(self, error: Exception) -> None:

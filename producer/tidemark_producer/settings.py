@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark_producer.errors import UnsafeSetting
+from tidemark_producer.records import UnsafeSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,11 +57,10 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsafeSetting("enable.idempotence", named["enable.idempotence"], _IDEMPOTENCE)
     # Errors only: librdkafka warns of each setting that it calls experimental, as the one below.
     made = {"log_level": 3, "partitioner": _PARTITIONER, "enable.idempotence": True, "acks": "all"}
-    if is_idempotent and not is_transactional:
-        # After a refused batch librdkafka drops what is behind it, instead of delivering it.
-        made |= {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
-    elif not is_transactional:
-        made |= {"message.timeout.ms": 0}
+    if not is_transactional:
+        made["message.timeout.ms"] = 0
+        if is_idempotent:  # after a refused batch librdkafka drops what is behind it, instead of delivering it
+            made["enable.gapless.guarantee"] = True
     return {**made, **config}
 
 

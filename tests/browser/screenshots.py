@@ -10,9 +10,10 @@ from pathlib import Path
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from tests.support.browser import Opened, open_browser
+from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
 from tidemark.commands import main
-from tidemark.extras.demo.events import (
+from tidemark.extras.demo.producer import (
     EVENTS_HEADER,
     EVENTS_PARTITIONS,
     EVENTS_SCHEMA,
@@ -21,7 +22,6 @@ from tidemark.extras.demo.events import (
     events,
     plan_events,
 )
-from tidemark.extras.demo.producer import produce
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 RECORDS, LOADS, HELD_BACK = 120_000, 6, 40
@@ -50,7 +50,7 @@ def run_and_report(folder: Path) -> Path:
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [EVENTS_TOPIC]}
         config = str(write_config(folder, root=str(folder / "lakehouse"), kafka=kafka, **CONFIG))
         for number, part in enumerate(parts()):
-            produce(broker.bootstrap_servers, EVENTS_TOPIC, part)
+            send_outgoing(broker.bootstrap_servers, EVENTS_TOPIC, part)
             if number < LOADS and main(["run", "--config", config]):
                 sys.exit("The run failed.")
         if main(["report", "--config", config, "-o", str(file)]):

@@ -10,12 +10,13 @@ from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
+from tests.support.kafka import send_outgoing
 from tests.support.quick import JVM_OPTIONS, QUICK
 from tests.support.small_config import settings_of, write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 from tests.support.stages import ran
 from tests.support.wheels import installed
-from tidemark.extras.demo.producer import incidents, produce
+from tidemark.extras.demo.producer import incidents
 from tidemark.readers import files as query
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
 def test_the_main_job_runs_on_a_cluster_of_two_workers(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]) -> None:
     name = topic(2)
-    produce(broker.bootstrap_servers, name, incidents())
+    send_outgoing(broker.bootstrap_servers, name, incidents())
     root = tmp_path / "lakehouse"
     config = write_config(
         tmp_path,

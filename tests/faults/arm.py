@@ -16,8 +16,8 @@ from pipelines.verify import run as proof
 from tests.faults.compare import classes, compare, read_log
 from tests.faults.kills import NEVER, STAGES, Durations, Kill, draw, require_end
 from tests.faults.pool import Pool, Runner, StuckError
+from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
-from tidemark.extras.demo.producer import produce
 from tidemark.process.context import load_settings, reporting
 
 _PATIENCE_SECONDS = 900
@@ -117,7 +117,7 @@ class Arm:
         pool.rest()
         seconds = []
         for share in send:
-            produce(self.servers, self.topic, share)
+            send_outgoing(self.servers, self.topic, share)
             seconds.append(finish(pool.take(is_fresh=True), pool)["seconds"])
         self.pairs.append((seconds[0], seconds[1]))
 

@@ -21,7 +21,7 @@ from lakehouse.table import (
 )
 from tests.support.reference import Reference, Seen
 from tests.support.topics import records_of
-from tidemark.extras.demo.events import EVENTS_HEADER
+from tidemark.extras.demo.producer import EVENTS_HEADER
 
 
 class Logged(NamedTuple):

@@ -19,7 +19,7 @@ from tests.faults import report
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
-from tidemark.extras.demo.producer import produce
+from tests.support.kafka import send_outgoing
 
 _DOUBLE_SHARE = 0.25
 _PAIRS = 6
@@ -40,10 +40,10 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
         size, left = (min(share, left), max(0, left - share)) if left > 0 else (PARTITIONS, 0)
         return stream.take(size)
 
-    produce(arm.servers, arm.topic, portion())
+    send_outgoing(arm.servers, arm.topic, portion())
     with Pool(arm.config(), arm.folder, 3, () if arm.fences else ("without_fences",)) as pool:
         for _ in _rounds(arm, kills):
-            produce(arm.servers, arm.topic, portion())
+            send_outgoing(arm.servers, arm.topic, portion())
             before = arm.kills
             is_double = arm.source.random() < _DOUBLE_SHARE
             arm.strike(pool, is_double=is_double)
@@ -53,7 +53,7 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
                 pair_after.pop(0)
                 arm.measure_pair(pool, [portion(), portion()])
         while left > 0:
-            produce(arm.servers, arm.topic, portion())
+            send_outgoing(arm.servers, arm.topic, portion())
         if arm.fences:
             finish(pool.take(), pool)
 

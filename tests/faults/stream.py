@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from tidemark.extras.demo.events import BAD_KINDS, EVENTS_HEADER, Outgoing, bad_headers
+from tidemark.extras.demo.producer import BAD_KINDS, EVENTS_HEADER, Outgoing, bad_headers
 
 PARTITIONS = 8
 

@@ -39,9 +39,8 @@ def test_the_latest_record_of_a_key_is_its_streams_highest_or_the_last_by_time(s
     ]
     records, expected = (spark.createDataFrame(rows, schema) for rows in (older + latest, latest))
 
-    assert_df_equality(models.latest(records), expected, ignore_row_order=True, transforms=[])
-    of_few = models.latest(models.among(records, models.candidates(records)))
-    assert_df_equality(of_few, expected, ignore_row_order=True, transforms=[])
+    found = models.among_streams(models.by_stream(records))
+    assert_df_equality(found, expected, ignore_row_order=True, transforms=[])
     streams = models.shared(records).orderBy("key").collect()
     assert [bytes(row["key"]) for row in streams] == [b"m", b"o", b"p"]
 

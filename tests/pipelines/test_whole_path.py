@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
+from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
 from tidemark.commands import main
-from tidemark.extras.demo.events import Outgoing
-from tidemark.extras.demo.producer import incidents, produce
+from tidemark.extras.demo.producer import Outgoing, incidents
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -26,11 +26,11 @@ def test_the_articles_examples_end_in_gold_once_each_and_in_order(
         simplified: {"sequence": {"value": "utf8"}},
     }
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka, topics=own)
-    produce(broker.bootstrap_servers, article, incidents())
+    send_outgoing(broker.bootstrap_servers, article, incidents())
     places = (("ada", 0), ("grace", 1), ("linus", 0))
     named = [(number, *places[number % 3]) for number in (*range(1, 10), *range(5, 13))]
     names = [Outgoing(partition, name.encode(), b"%d" % number, []) for number, name, partition in named]
-    produce(broker.bootstrap_servers, simplified, names)
+    send_outgoing(broker.bootstrap_servers, simplified, names)
 
     assert main(["run", "--config", str(config)]) == 0
     assert main(["run", "--config", str(config)]) == 0

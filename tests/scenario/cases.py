@@ -29,7 +29,6 @@ NOT_HERE = {
     "broker up": "a process of its own: tests/bronze/dev_broker/test_broker.py",
     "broker topic": "as broker up",
     "broker down": "as broker up",
-    "jars archive": "it runs the demo: tests/lakehouse/machine/test_class_archive.py",
 }
 """Commands that have no case, and why."""
 

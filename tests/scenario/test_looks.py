@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +30,8 @@ from tests.scenario.conftest import Said
 from tests.scenario.corpus import FORGED
 from tests.scenario.lakehouse import Scenario
 from tests.support.planted import PLANTED
-from tidemark.commands import commands, sql_report
+from tidemark.commands import commands
+from tidemark.commands.look import Format, OrderFormat
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -51,7 +52,7 @@ def test_every_command_and_format_of_the_application_has_a_case() -> None:
     assert looks | writes | NOT_HERE.keys() == known.keys()
     dry = {name for name, command in known.items() if any("--dry-run" in option.opts for option in command.params)}
     assert {look.command for look in LOOKS if "--dry-run" in look.words} == dry
-    formats = {"sql": sql_report.Format, "order": commands.Format}
+    formats = {"sql": get_args(Format), "order": get_args(OrderFormat)}
     assert {name for name, command in known.items() if any("--format" in option.opts for option in command.params)} == set(
         formats
     )

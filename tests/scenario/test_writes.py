@@ -18,7 +18,7 @@ from tests.scenario.lakehouse import FOLDER, ORDERS, Scenario, written
 from tests.support.kafka import delete_topic, send, sequenced
 from tests.support.small_config import small_config
 from tidemark import answers
-from tidemark.data_class import made
+from tidemark.answers import made
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

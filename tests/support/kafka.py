@@ -10,6 +10,8 @@ import confluent_kafka
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tidemark.extras.demo.producer import Outgoing
+
 _SECONDS = 30
 _IN_FLIGHT = 10_000
 
@@ -27,10 +29,14 @@ def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
     return [Sent(b"v%d" % number, key=b"k", headers=[("seq", b"%d" % number)], partition=partition) for number in sequences]
 
 
-def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
+def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> int:
     config = {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3}
     # Idempotent, or a batch that is sent again on a busy machine comes after the one behind it.
-    produce(Producer({**config, "enable.idempotence": True}), topic, records)
+    return produce(Producer({**config, "enable.idempotence": True}), topic, records)
+
+
+def send_outgoing(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
+    return send(bootstrap_servers, topic, (Sent(each.value, each.key, each.headers, each.partition) for each in records))
 
 
 def send_header_name(bootstrap_servers: str, topic: str, name: bytes, *, timestamp: int) -> None:
@@ -80,10 +86,12 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
         time.sleep(0.1)
 
 
-def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
+def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> int:
+    """Send records, and return their number."""
     refusals: list[object] = []
-    for number, record in enumerate(records):
-        if number % _IN_FLIGHT == 0:
+    sent = 0
+    for sent, record in enumerate(records, start=1):
+        if sent % _IN_FLIGHT == 0:
             assert producer.flush(_SECONDS) == 0
         producer.produce(
             topic,
@@ -96,3 +104,4 @@ def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
         )
     assert producer.flush(_SECONDS) == 0
     assert refusals == []
+    return sent

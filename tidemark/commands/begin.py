@@ -95,5 +95,6 @@ def check(*, sample: Sample = MOST_SAMPLED, call: Call) -> int:
     is_ok = all(finding.ok for finding in findings)
     output.write_findings(findings, as_json=call.as_json)
     if is_ok and not call.as_json:
-        output.write(f"\nNext:\n  {command_line('plan', call.config)}\n  {command_line('run', call.config)}")
+        steps = [command_line(name, call.config) for name in ("run --stage bronze", "plan", "run")]
+        output.write("\nNext:\n" + "\n".join(f"  {step}" for step in steps))
     return int(not is_ok)

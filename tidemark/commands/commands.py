@@ -5,36 +5,22 @@ Heavy imports are in the commands that need them: `tidemark --help` answers with
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from lakehouse import __version__
-from lakehouse.table import Lakehouse
 from tidemark.commands.begin import check, doctor, init
-from tidemark.commands.gate import gate_app
-from tidemark.commands.maintain import maintain
-from tidemark.commands.recovery import rebuild, restore, verify
-from tidemark.commands.requests import erase, quarantine_app, watermark_app
-from tidemark.commands.sql_report import report, sql
-from tidemark.commands.status import status
+from tidemark.commands.look import order, report, sql, status, why
+from tidemark.commands.recovery import maintain, rebuild, restore, verify
+from tidemark.commands.requests import erase, gate_app, quarantine_app, topic_app, watermark_app
 from tidemark.commands.tools import Call, broker_app, config_app, group, jars_app, need_command
-from tidemark.commands.topics import topic_app
 from tidemark.process.exit_codes import exit_code_of, invoke
-from tidemark.process.options import (
-    MOST_ROWS,
-    Limit,
-    OffsetArgument,
-    PartitionArgument,
-    TopicArgument,
-    command_line,
-)
+from tidemark.process.options import MOST_ROWS, Limit
 from tidemark.runner.once import run_once
-from tidemark.runner.waiting import few_wait
 
 SECTIONS = {
     "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
@@ -60,25 +46,11 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (init, check, doctor, status, sql, report, verify, restore, rebuild, maintain, erase):
+for _command in (init, check, doctor, status, sql, report, why, order, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 
-class Stage(StrEnum):
-    """A stage of the pipeline that can be run alone."""
-
-    BRONZE = "bronze"
-    SILVER = "silver"
-    GATE = "gate"
-    GOLD = "gold"
-
-
-class Format(StrEnum):
-    """Output formats of arrival orders."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
+Stage = Literal["bronze", "silver", "gate", "gold"]
 
 
 @app.callback(invoke_without_command=True)
@@ -122,7 +94,7 @@ def run(
         if call.as_json:
             write_result(failed, as_json=True)
 
-    with call.job(is_little=lambda settings: every is None and few_wait(settings)) as job:
+    with call.job() as job:
         if every is not None:
             on_result = partial(write_result, as_json=call.as_json)
             with listening(job.settings, job.report):
@@ -134,55 +106,13 @@ def run(
 
 @app.command()
 def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
-    """Say what the next Silver load would do; load nothing.
-
-    Before the first run: what it would do with a sample from Kafka.
-    """
+    """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
-    from tidemark.process.output import write
     from tidemark.runner.summary import write_plan
 
     with call.job() as job:
         planned = medallion.plan(job)
     write_plan(planned, as_json=call.as_json, most=limit)
-    if planned.get("sample") and not call.as_json:
-        write(f"\nNext:\n  {command_line('run', call.config)}")
-
-
-@app.command()
-def why(
-    topic: TopicArgument,
-    partition: PartitionArgument,
-    offset: OffsetArgument,
-    *,
-    call: Call,
-) -> None:
-    """Say what became of one record, and by which rule."""
-    from tidemark.readers.why import why as explain
-    from tidemark.readers.why import write_why
-
-    settings = call.settings()
-    found = explain(Lakehouse.of(settings), topic, partition, offset)
-    call.show(found, write_why)
-
-
-@app.command()
-def order(
-    *,
-    topic: Annotated[str | None, typer.Option("--topic", help="One topic only.")] = None,
-    call: Call,
-    form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
-) -> None:
-    """Show how each stream arrived: jumps and duplicate blocks.
-
-    Reads Bronze, in the order of arrival, and Silver, in the order of what was kept.
-    """
-    from pipelines import medallion
-    from tidemark.commands.order import write_order
-
-    with call.job() as job:
-        found = medallion.orders(job, topic=topic)
-    write_order(found, "json" if call.as_json else form)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The commands for an operator's decisions: on quarantined records, watermarks and a key's records."""
+"""The commands for an operator's decisions: on quarantined records, watermarks, a key's records, gate runs and topics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.contracts.silver import QUARANTINED, Quarantined
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
@@ -29,12 +30,12 @@ from tidemark.process.options import (
 from tidemark.process.requests import named_reason, to_filter
 
 if TYPE_CHECKING:
+    from bronze.progress.topic_breaks import Break
     from silver.state.request import Kind, Request
 
 QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
-    QuarantineClass | None,
-    typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."),
+    QuarantineClass | None, typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold.")
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
@@ -45,10 +46,21 @@ RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One re
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
 
+GateReason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
+GateBy = Annotated[
+    str | None, typer.Option("--by", help="Who decides; kept in gate_decisions. The user of this machine by default.")
+]
+GateRunOption = Annotated[
+    str | None, typer.Option("--gate-run", metavar="ID", help="The gate run that is meant; refused where it is not the last.")
+]
+
+
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
 quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
-quarantine_app.callback(invoke_without_command=True)(need_command)
-watermark_app.callback(invoke_without_command=True)(need_command)
+gate_app = group("The gate: what it found, and a decision where it failed.")
+topic_app = group("The topics that were read. Continue one that was recreated, or that lost records.")
+for _group in (watermark_app, quarantine_app, gate_app, topic_app):
+    _group.callback(invoke_without_command=True)(need_command)
 
 
 @watermark_app.command("show")
@@ -90,13 +102,7 @@ def quarantine_list(
 
 
 @quarantine_app.command("show")
-def quarantine_show(
-    topic: TopicArgument,
-    partition: PartitionArgument,
-    offset: OffsetArgument,
-    *,
-    call: Call,
-) -> None:
+def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
     from tidemark.process.output import cell, write, write_json
     from tidemark.readers.why import why_with_record, write_why
@@ -151,7 +157,7 @@ def watermark_reset(
     to: Annotated[
         int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
     ] = None,
-    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
+    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="The producer's numbers start over from now on.")] = False,
     by: By = None,
     dry_run: DryRun = False,
     call: Call,
@@ -178,11 +184,96 @@ def erase(
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
-    """Erase the records of a key in all tables. Their places stay, what they held goes."""
+    """Erase the records of a key in all tables. Rows stay; their contents are removed."""
     from silver.state.request import Erase, Request
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
     _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
+
+
+@gate_app.command("show")
+def gate_show(
+    *,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to bring of each kind.")] = 20,
+    call: Call,
+) -> None:
+    """Show the last gate run, and the rows behind what was not met."""
+    from pipelines import medallion
+    from tidemark.readers import gate
+
+    with call.job() as job:
+        found = medallion.show_gate(job, rows=rows)
+    call.show(found, gate.write_gate_run)
+
+
+def _add_decision(verb: str, decision: str, description: str) -> None:
+    @gate_app.command(verb, help=description)
+    def decide(
+        *, reason: GateReason, gate_run: GateRunOption = None, by: GateBy = None, dry_run: DryRun = False, call: Call
+    ) -> None:
+        from lakehouse.contracts.gate import Decision
+        from pipelines import medallion
+        from tidemark.readers import gate
+
+        asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
+        with call.job() as job:
+            done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
+        call.show(done, gate.write_gate_decision)
+
+
+_add_decision(
+    "release", RELEASED, "Publish the last gate run's loads although a budget or an expectation of yours was not met."
+)
+_add_decision(
+    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."
+)
+
+
+@topic_app.command("list")
+def topic_list(*, call: Call) -> None:
+    """List the topics as they were read first, and every break that was accepted."""
+    from tidemark.readers import topics
+
+    settings = call.settings()
+    found = topics.known(Lakehouse.of(settings))
+    call.show(found, topics.write_known)
+
+
+@topic_app.command("accept")
+def topic_accept(
+    topic: TopicArgument,
+    *,
+    same_numbering: Annotated[
+        bool | None, typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers.")
+    ] = None,
+    reason: Reason,
+    by: By = None,
+    dry_run: DryRun = False,
+    call: Call,
+) -> None:
+    """Continue a topic that was recreated, or that lost records before they were read.
+
+    A topic that was recreated, copied or cut needs --same-numbering or --new-numbering. With the same numbering it continues
+    the old one: a record that was accepted before with the same key and value is a duplicate, with other content a collision.
+    A number must then name one record of its producer in the whole topic. With a new numbering every record counts as new.
+    """
+    from bronze.progress.topic_breaks import NUMBERINGS
+    from lakehouse.contracts.bronze import NEW, SAME
+    from pipelines import medallion
+    from silver.state.request import RecordFilter, Request
+    from tidemark.readers import topics
+
+    def ask(found: Break) -> str | None:
+        if not sys.stdin.isatty() or call.as_json:
+            return None
+        typer.echo(f"{found.what} {NUMBERINGS}", err=True)
+        return SAME if typer.confirm("Same numbering?", default=found.is_cut or None, err=True) else NEW
+
+    numbering = ask if same_numbering is None else SAME if same_numbering else NEW
+    request = Request("accept", *named_reason(reason, by), wanted=RecordFilter(topic=topic))
+    with call.job() as job:
+        done = medallion.decide(job, request, is_dry_run=dry_run, numbering=numbering)
+    call.show(done, topics.write_accepted)
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,9 +39,9 @@ class Call:
         """Load the settings; see `tidemark.process.context.load_settings`."""
         return load_settings(self.config, self.overrides)
 
-    def job(self, **options: Any) -> AbstractContextManager[Job]:
+    def job(self) -> AbstractContextManager[Job]:
         """Open a job; see `tidemark.process.context.open_job`."""
-        return open_job(self.config, self.overrides, **options)
+        return open_job(self.config, self.overrides)
 
     def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
         """Print a result on stdout: as JSON, or as text."""
@@ -149,19 +147,6 @@ def jars_fetch(
     if conf != "broker":
         storage_jar()
     tell({"folder": folder}, folder, as_json=as_json)
-
-
-@jars_app.command("archive")
-def jars_archive(*, as_json: AsJson = False) -> None:
-    """Make an archive of the classes that Spark loads here, so that a session starts sooner: a minute, 200 MB."""
-    from lakehouse.machine import class_archive
-    from tidemark.process.output import tell
-
-    with tempfile.TemporaryDirectory() as folder:
-        # -P: a folder `tidemark` where this is called is not ours.
-        demo = [sys.executable, "-P", "-c", "from tidemark.cli import main; raise SystemExit(main())", "demo"]
-        file = str(class_archive.make([*demo, "--records", "2000", "--into", folder]))
-    tell({"file": file}, file, as_json=as_json)
 
 
 @broker_app.command("up")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import UsageError
 from tidemark.process import exit_codes
-from tidemark.process.little import is_small
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -99,10 +98,8 @@ def reporting() -> Iterator[Report]:
         yield report
 
 
-def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_short: bool = False) -> SparkSession:
+def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSession:
     """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
-
-    `is_short`: see `lakehouse.spark.session.open_session`.
 
     Raises:
         ToolError: Java or the jars are missing.
@@ -111,37 +108,22 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_shor
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
 
-    log_level = "warn" if is_verbose.get() else "error"
-    spark = open_spark(app_name, lakehouse, log_level=log_level, is_short=is_short)
+    spark = open_spark(app_name, lakehouse, log_level="warn" if is_verbose.get() else "error")
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
     exit_codes.end_with_process(spark)
     return spark
 
 
-def open_job(
-    config: Config,
-    overrides: Sequence[str] | Mapping[str, str] | None,
-    *,
-    is_little: Callable[[Settings], bool] = is_small,
-) -> contextlib.AbstractContextManager[Job]:
-    """Open a job with the settings of `load_settings`.
-
-    `is_little` is called before a session starts, but not for a caller's process: see `tidemark.process.little`.
-    """
-    return job_of(load_settings(config, overrides), is_little=is_little)
+def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> contextlib.AbstractContextManager[Job]:
+    """Open a job with the settings of `load_settings`."""
+    return job_of(load_settings(config, overrides))
 
 
 @contextlib.contextmanager
-def job_of(settings: Settings, *, is_little: Callable[[Settings], bool] = is_small) -> Iterator[Job]:
-    """Open a job with loaded settings; see `open_job`."""
+def job_of(settings: Settings) -> Iterator[Job]:
+    """Open a job with loaded settings."""
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 
     with reporting() as report:
-        is_long = _is_in_python.get()
-
-        def open_spark() -> SparkSession:
-            is_short = not is_long and is_little(settings)
-            return open_session(Lakehouse.of(settings), report, f"tidemark {settings.pipeline}", is_short=is_short)
-
-        yield Job(settings, report, open_spark)
+        yield Job(settings, report, lambda: open_session(Lakehouse.of(settings), report, f"tidemark {settings.pipeline}"))

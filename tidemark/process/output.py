@@ -7,6 +7,7 @@ import csv
 import io
 import math
 import re
+import secrets
 import sys
 from dataclasses import is_dataclass
 from datetime import date, datetime, time
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import UsageError
 from lakehouse.escape import brief, csv_text, json_text, printable, shortened
-from tidemark.process.atomic_file import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MAX_TABLE_ROWS = 1000
 _NO_WIDTH = 10_000
 _COMFORTABLE_WIDTH = 100
+_MODE = 0o777
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
@@ -167,6 +168,35 @@ def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
     except pa.ArrowNotImplementedError as error:
         next_step = "Cast the column, for example to VARCHAR."
         raise UsageError("The rows do not fit Parquet.", where=str(file), observed=str(error), next_step=next_step) from error
+
+
+@contextlib.contextmanager
+def whole(file: Path, *, mode: int | None = None) -> Iterator[Path]:
+    """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
+
+    A replaced file keeps its mode; a new one gets `mode`, or the umask's. A pipe or device is written directly.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    place = file.resolve()
+    is_replaced = place.is_file() or not place.exists()
+    unfinished = place
+    try:
+        if is_replaced:  # under an unguessable name: no link can be waiting there
+            unfinished = place.with_name(f".{place.name}.{secrets.token_hex(8)}.unfinished")
+            unfinished.touch(exist_ok=False)
+        yield unfinished
+        if is_replaced:
+            mode = place.stat().st_mode & _MODE if place.exists() else mode
+            if mode is not None:
+                unfinished.chmod(mode)
+            unfinished.replace(place)
+    except OSError as error:
+        raise UsageError("The file cannot be written.", where=str(file), observed=error.strerror or str(error)) from error
+    finally:
+        if unfinished != place:
+            unfinished.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

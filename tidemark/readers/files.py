@@ -22,7 +22,7 @@ from lakehouse.delta.stored_files import table_names
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
 from lakehouse.uri import path_in_store
 from tidemark.readers import sql_guard
-from tidemark.readers.answer import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
 from tidemark.readers.sql_guard import sql_text
 
 if TYPE_CHECKING:

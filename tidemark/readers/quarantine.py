@@ -11,41 +11,35 @@ from lakehouse.contracts.silver import HELD, QUARANTINED
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
 from tidemark.process import output
 from tidemark.readers import database as query
-from tidemark.readers.answer import ALL
+from tidemark.readers.database import ALL
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from silver.state.request import RecordFilter
 
-_HELD = f"""
-    SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
-        rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at,
-        count(*) OVER () AS held
-    FROM {SILVER_REJECTS} AS rejects
+_WAITING = {
+    SILVER_REJECTS: f"""
+        SELECT class, reason, topic, partition, producer, epoch, first_sequence, first_offset, load_seq
+        FROM {SILVER_REJECTS} WHERE state = '{HELD}'
+    """,  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
+    GOLD_REJECTS: f"""
+        SELECT '{UNMET}' AS class, reason, topic, partition, producer, epoch, sequence AS first_sequence,
+            "offset" AS first_offset, load_seq
+        FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE state = '{HELD}'
+    """,  # noqa: S608 -- as above
+}
+_FILTERED = f"""
+    FROM ({{waiting}}) AS waiting
     LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
-    WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
-        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
-        AND ($offset IS NULL OR rejects.first_offset = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
-        AND ($until IS NULL OR loads.claimed_at <= $until)
-    ORDER BY rejects.topic, rejects.partition, rejects.first_offset LIMIT $most
-"""  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
-
-_ASIDE = f"""
-    FROM {GOLD_REJECTS} AS rejects
-    SEMI JOIN {GOLD_STREAM_HEALTH} AS health USING (load_seq, gate_run_id)
-    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
-    WHERE rejects.state = '{HELD}'
-        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
-        AND ($offset IS NULL OR rejects."offset" = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
-        AND ($until IS NULL OR loads.claimed_at <= $until)
+    WHERE list_contains($classes, class) AND ($topic IS NULL OR topic = $topic)
+        AND ($partition IS NULL OR partition = $partition) AND ($offset IS NULL OR first_offset = $offset)
+        AND ($producer IS NULL OR producer = $producer) AND ($until IS NULL OR claimed_at <= $until)
 """  # noqa: S608 -- as above
-_KEPT_ASIDE = f"""
-    SELECT '{UNMET}' AS class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
-        rejects.sequence AS first_sequence, rejects."offset" AS first_offset, rejects.load_seq,
-        loads.claimed_at AS kept_out_at
-    {_ASIDE} ORDER BY rejects.topic, rejects.partition, rejects."offset" LIMIT $most
+_LISTED = f"""
+    SELECT waiting.*, loads.claimed_at AS kept_out_at {_FILTERED}
+    ORDER BY class = '{UNMET}', topic, partition, first_offset LIMIT $most
 """
-_KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
+_COUNTED = f"SELECT count(*) AS held {_FILTERED}"
 
 
 def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
@@ -54,20 +48,18 @@ def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None)
     Records kept out of Silver come first, then, as class `unmet`, those that an expectation kept out of Gold.
     """
     filters = asdict(wanted)
-    classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
-    del filters["kind"]
-    days = filters.pop("days")
+    kind, days = filters.pop("kind"), filters.pop("days")
+    filters["classes"] = [kind] if kind else [*QUARANTINED, UNMET]
     filters["until"] = None if days is None else datetime.now(UTC) - timedelta(days=days)
-    found: list[dict[str, Any]] = []
-    with query.connect(lakehouse, [SILVER_REJECTS, SILVER_LOADS, GOLD_REJECTS, GOLD_STREAM_HEALTH]) as tables:
-        if SILVER_REJECTS in tables.names:
-            found += tables.rows(_HELD, {**filters, "classes": classes, "most": ALL if most is None else most})
-        count = found[0]["held"] if found else 0
-        if {GOLD_REJECTS, GOLD_STREAM_HEALTH} <= set(tables.names) and wanted.kind in (None, UNMET):
-            aside = tables.rows(_KEPT_ASIDE, {**filters, "most": ALL if most is None else most - len(found)})
-            count += len(aside) if most is None else tables.rows(_KEPT_ASIDE_COUNT, filters)[0]["held"]
-            found += aside
-    return [{name: value for name, value in row.items() if name != "held"} for row in found], count
+    with query.connect(lakehouse, [*_WAITING, SILVER_LOADS, GOLD_STREAM_HEALTH]) as tables:
+        there = [name for name in _WAITING if name in tables.names]
+        if GOLD_STREAM_HEALTH not in tables.names:
+            there = [name for name in there if name != GOLD_REJECTS]
+        if not there:
+            return [], 0
+        waiting = " UNION ALL ".join(_WAITING[name] for name in there)
+        found = tables.rows(_LISTED.format(waiting=waiting), {**filters, "most": ALL if most is None else most})
+        return found, len(found) if most is None else tables.rows(_COUNTED.format(waiting=waiting), filters)[0]["held"]
 
 
 def write_held(found: list[dict[str, Any]], count: int) -> None:

@@ -18,17 +18,8 @@ if TYPE_CHECKING:
 
 TABLE_FUNCTIONS = frozenset(
     {
-        *(
-            "generate_series",
-            "range",
-            "repeat",
-            "repeat_row",
-            "unnest",
-            "json_each",
-            "json_tree",
-            "histogram",
-            "histogram_values",
-        ),
+        *("generate_series", "range", "repeat", "repeat_row", "unnest", "json_each", "json_tree"),
+        *("histogram", "histogram_values"),
         *("duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types", "duckdb_views"),
         *("icu_calendar_names", "pg_timezone_names", "pragma_table_info", "pragma_version"),
     }

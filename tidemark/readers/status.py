@@ -20,7 +20,7 @@ from lakehouse.table import (
 )
 from tidemark.process import output
 from tidemark.readers import database as query
-from tidemark.readers.answer import ALL
+from tidemark.readers.database import ALL
 from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ import typer
 from lakehouse.errors import TidemarkError
 from tidemark.process import exit_codes
 from tidemark.process.context import open_job
-from tidemark.process.little import is_small
 from tidemark.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
 from tidemark.runner.summary import STAGES
-from tidemark.runner.waiting import few_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,12 +63,10 @@ def run_once(
 def run_job(stage: str | None, argv: list[str] | None) -> None:
     """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`."""
     what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
-    thin_job(partial(run_once, stage=stage), what, argv, is_little=few_wait)
+    thin_job(partial(run_once, stage=stage), what, argv)
 
 
-def thin_job(
-    do: Callable[[Job], object], what: str, argv: list[str] | None, *, is_little: Callable[[Settings], bool] = is_small
-) -> None:
+def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
     """Call `do` with a job on the config that `--config` and `--set` name; see `tidemark.process.context.open_job`.
 
     Returns on success, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code
@@ -81,7 +77,7 @@ def thin_job(
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
-        with open_job(config, overrides, is_little=is_little) as opened:
+        with open_job(config, overrides) as opened:
             do(opened)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

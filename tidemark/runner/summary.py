@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.contracts.gate import RESTART_QUESTION, RESTART_SUSPECTED
-from lakehouse.contracts.silver import CLASSES
 from lakehouse.escape import json_text
 from tidemark.process import output
 
@@ -62,11 +61,9 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
         )
     if planned["load_seq"] is not None:
         output.write(_of_load(planned))
-    if planned.get("sample"):
-        output.write(_of_sample(planned))
     if not streams:
         _write_trips(planned)
-        if not planned.get("breaker") and not planned.get("sample"):
+        if not planned.get("breaker"):
             output.write("There is nothing to load.")
         return
     # No column for a value that is null or zero in every stream.
@@ -98,28 +95,6 @@ def _of_load(planned: dict[str, Any]) -> str:
     last = planned["bronze_to_version"]
     versions = f"version{'s' if first + 1 < last else ''} {_range(first + 1, last)}"
     return f"{begin}: {_records(planned['records'])}, of {versions} of bronze_records."
-
-
-def _of_sample(planned: dict[str, Any]) -> str:
-    """Return what a sample says, before there are tables.
-
-    >>> sample = {"records": 12, "available": 90, "partitions": 2, "starting_offsets": "earliest", "headers_unread": 0}
-    >>> print(_of_sample({"sample": sample, "streams": [{"accepted": 10, "duplicate": 2}]}))
-    There are no tables yet: the first run makes them.
-    Of a sample of 12 records from where it starts, of 90 in Kafka, it would make:
-    accepted 10, duplicate 2
-    """
-    sample = planned["sample"]
-    if not sample["records"]:
-        return "There are no tables yet, and no records in Kafka to decide: the first run makes the tables."
-    counts = {name: sum(stream.get(name, 0) for stream in planned["streams"]) for name in CLASSES}
-    start = "from where it starts"
-    if sample["starting_offsets"] == "latest":
-        start = "that are there now (kafka.starting_offsets is latest: the run itself reads only what comes later)"
-    first = f"Of a sample of {_records(sample['records'])} {start}, of {sample['available']:,} in Kafka, it would make:"
-    unread = sample["headers_unread"]
-    more = f"\nLeft out: {_records(unread)} with a header whose name is no UTF-8; a run reads them." if unread else ""
-    return f"There are no tables yet: the first run makes them.\n{first}\n{summary(counts) or 'nothing'}{more}"
 
 
 def _write_trips(planned: dict[str, Any]) -> None:

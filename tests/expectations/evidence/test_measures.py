@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.evidence.measures import load_facts, stream_facts
-from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load, load_facts, stream_facts
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from expectations.checks import Check, Subject, build
 from expectations.gx import engine
-from expectations.gx.arguments import kind_of, unlike
-from expectations.gx.flatten import flatten
+from expectations.gx.arguments import flatten, kind_of, unlike
 from lakehouse.settings.pipeline import Gate
 
 

@@ -12,7 +12,7 @@ from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
 from tidemark.extras.watch import metrics, state
-from tidemark.process import atomic_file
+from tidemark.process import output
 from tidemark.readers import files as query
 
 
@@ -43,7 +43,7 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
     (tmp_path / name).symlink_to(victim)
 
     private_files.replace_file(tmp_path / "state.json", "{}")
-    with atomic_file.whole(tmp_path / "report.html") as unfinished:
+    with output.whole(tmp_path / "report.html") as unfinished:
         unfinished.write_text("<html>", encoding="utf-8")
 
     assert victim.read_text(encoding="utf-8") == "untouched"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from silver.audit.arrival_order import Order, arrival_orders, diagnose, rises
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
-from tidemark.commands.order import write_order
+from tidemark.commands.look import write_order
 
 
 def arrived(*runs: tuple[int, int]) -> Order:

@@ -16,7 +16,7 @@ from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
 from tests.support.prepared import History, empty
 from tests.support.small_config import settings_of
-from tidemark.commands import order as jobs_order
+from tidemark.commands.look import order_rows
 from tidemark.readers.why import why, write_why
 
 pytestmark = pytest.mark.spark
@@ -101,7 +101,7 @@ def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
         assert {offset: each["winner"]["offset"] for offset, each in enumerate(told) if each["winner"]} == first
         loads = [1 if partition and offset < 8 else 2 for offset in range(14)]
         assert [each["load"]["load_seq"] for each in told] == loads
-    assert jobs_order.rows(orders(spark, run, settings_of(run), topic="t")) == [
+    assert order_rows(orders(spark, run, settings_of(run), topic="t")) == [
         *(["bronze", "t", partition, None, 14, 7, 2, 3, 1, 0] for partition in (0, 1)),
         *(["silver", "t", partition, None, 6, 0, 0, 0, 1, 0] for partition in (0, 1)),
     ]

@@ -80,6 +80,16 @@ def test_every_command_is_in_one_section_and_has_help(capsys: pytest.CaptureFixt
         assert f"Usage: tidemark {path}" in capsys.readouterr().out
 
 
+def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--config", str(config)]) == 1
+    said = capsys.readouterr().err
+    assert "Bronze has no records yet" in said
+    assert "tidemark run --stage bronze" in said
+    assert not (tmp_path / "lakehouse").exists()
+
+
 def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     commands = group("")
 

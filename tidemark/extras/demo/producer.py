@@ -1,32 +1,41 @@
 """The demo's records, and the expected outcome: the number of new, repeated and bad ones.
 
-The inputs are the article's incidents and a long stream of events (`tidemark.extras.demo.events`). They are the same on every
-machine. The expected outcome comes from the plan.
+The inputs are the article's incidents and a long stream of events: sequences 1, 2, 3 and so on, repeated blocks, and records
+without a usable sequence. They are the same on every machine, and planned before they are sent: the plan says what to expect.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 from tidemark_producer import Given, Headers, ProducerError, Sender
 
 from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
-from lakehouse.errors import SourceError
-from tidemark.extras.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_TOPIC, Outgoing, events, plan_events
+from lakehouse.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError
 
 INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
 INCIDENTS_SCHEMA = "id BIGINT, data STRING"
 
+EVENTS_TOPIC, EVENTS_PARTITIONS, EVENTS_RECORDS = "events", 8, 200_000
+EVENTS_SCHEMA = "device STRING, reading DOUBLE, note STRING"
+EVENTS_HEADER = "seq"
+BAD_KINDS = 4
+
+_FEWEST_PER_PARTITION = 10
+_DEVICES_PER_PARTITION = 125
+_TURN_RECORDS = 500
 _FLUSH_SECONDS = 60
 
 # Incident, id and data as the article prints them: 1 to 7 are sent, a failure follows, and all from 4 on are sent again.
@@ -37,6 +46,113 @@ _INCIDENTS = (
 )
 _FIRST_TRY, _SECOND_TRY = _INCIDENTS[:7], _INCIDENTS[3:]
 _INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
+
+
+class Outgoing(NamedTuple):
+    """One record to send. The partition is set here, so that the outcome does not depend on a partitioner."""
+
+    partition: int
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """What goes to one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
+
+    Attributes:
+        resends: (first, last) of each block that is sent again, in order, right after `last` was sent.
+        bad: (after, kind): the sequence after which a bad record is sent, and in which way it is bad, see `bad_headers`.
+    """
+
+    partition: int
+    unique: int
+    resends: tuple[tuple[int, int], ...]
+    bad: tuple[tuple[int, int], ...]
+
+    @property
+    def resent(self) -> int:
+        """The number of records that are sent again with the same sequence, key and value."""
+        return sum(last - first + 1 for first, last in self.resends)
+
+    def outgoing(self) -> Iterator[Outgoing]:
+        """Yield this partition's records, in the order they are sent."""
+        again = {last: first for first, last in self.resends}
+        bad = {after: [kind for place, kind in self.bad if place == after] for after, _ in self.bad}
+        for sequence in range(1, self.unique + 1):
+            yield self._event(sequence)
+            for resent in range(again.get(sequence, sequence + 1), sequence + 1):
+                yield self._event(resent)
+            for kind in bad.get(sequence, ()):
+                yield self._event(sequence)._replace(headers=bad_headers(kind, sequence))
+
+    def _event(self, sequence: int) -> Outgoing:
+        device = f"device-{self.partition}-{sequence % _DEVICES_PER_PARTITION:03d}"
+        noise = sequence * 2654435761 % 2**32  # Knuth's hash: a record gets the same bytes each time it is sent
+        value = f'{{"device": "{device}", "reading": {noise % 100_000 / 100:.2f}, "note": "{noise:032x}{noise * noise:0100x}"}}'
+        return Outgoing(self.partition, device.encode(), value.encode(), [(EVENTS_HEADER, b"%d" % sequence)])
+
+
+def plan_events(records: int = EVENTS_RECORDS, *, partitions: int = EVENTS_PARTITIONS, seed: int = 1) -> list[PartitionPlan]:
+    """Plan the long stream: on each partition one to three repeated blocks, and each kind of bad record once.
+
+    `records` counts all, split evenly; the first partition gets the rest. A block is 2 % to 8 % of a partition.
+
+    Raises:
+        UsageError: There are fewer than ten records per partition.
+    """
+    if records < partitions * _FEWEST_PER_PARTITION:
+        raise UsageError(
+            "So few records show nothing.",
+            where="the demo's stream of events",
+            observed=records,
+            expected=f"at least {partitions * _FEWEST_PER_PARTITION}",
+            next_step="Ask for more.",
+        )
+    rng = random.Random(seed)  # noqa: S311 -- a repeatable stream, not a secret
+    share, rest = divmod(records, partitions)
+    return [_plan_partition(rng, partition, share + (rest if partition == 0 else 0)) for partition in range(partitions)]
+
+
+def _plan_partition(rng: random.Random, partition: int, records: int) -> PartitionPlan:
+    shortest, longest = max(1, records // 50), max(1, records * 2 // 25)
+    blocks = [rng.randint(shortest, longest) for _ in range(rng.randint(1, 3))]
+    unique = records - sum(blocks) - BAD_KINDS
+    lasts = rng.sample(range(longest, unique + 1), len(blocks))
+    return PartitionPlan(
+        partition,
+        unique,
+        resends=tuple((last - block + 1, last) for last, block in zip(lasts, blocks, strict=True)),
+        bad=tuple((rng.randint(1, unique), kind) for kind in range(BAD_KINDS)),
+    )
+
+
+def events(plans: Iterable[PartitionPlan]) -> Iterator[Outgoing]:
+    """Yield the records of all partitions, interleaved, each partition in its order."""
+    streams = [plan.outgoing() for plan in plans]
+    while streams:
+        for stream in list(streams):
+            turn = list(islice(stream, _TURN_RECORDS))
+            yield from turn
+            if not turn:
+                streams.remove(stream)
+
+
+def bad_headers(kind: int, sequence: int) -> list[tuple[str, bytes]]:
+    """Return headers without a usable sequence: none, not a number, a negative number, or two that disagree.
+
+    >>> [bad_headers(kind, 7) for kind in range(BAD_KINDS)]
+    [[], [('seq', b'seven')], [('seq', b'-7')], [('seq', b'7'), ('seq', b'8')]]
+    """
+    name = EVENTS_HEADER
+    kinds: tuple[list[tuple[str, bytes]], ...] = (
+        [],
+        [(name, b"seven")],
+        [(name, b"-%d" % sequence)],
+        [(name, b"%d" % sequence), (name, b"%d" % (sequence + 1))],
+    )
+    return kinds[kind]
 
 
 @dataclass(frozen=True)
@@ -138,7 +254,7 @@ def produce_numbered(
             if number is None:
                 if place in senders:
                     senders[place].flush(_FLUSH_SECONDS)
-                _send(stranger, topic, [record])
+                _send(stranger, topic, record)
                 continue
             if place in senders and number <= last[place]:
                 senders.pop(place).close(_FLUSH_SECONDS)
@@ -149,7 +265,13 @@ def produce_numbered(
         for sender in senders.values():
             sender.flush(_FLUSH_SECONDS)
     except (ProducerError, KafkaException, TimeoutError) as error:
-        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+        raise SourceError(
+            "The records could not be sent.",
+            where=f"topic {topic} at {bootstrap_servers}",
+            observed=str(error),
+            expected="every record confirmed by the broker",
+            next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
+        ) from error
     finally:
         for sender in senders.values():
             with contextlib.suppress(ProducerError, TimeoutError):
@@ -171,67 +293,18 @@ def _id_of(record: Outgoing) -> int:
     return int(json.loads(record.value)["id"])
 
 
-def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records with an idempotent producer; return their number once the broker has them all.
-
-    Raises:
-        SourceError: The broker refused a record, or did not confirm all of them within a minute.
-    """
-    config = {
-        "bootstrap.servers": bootstrap_servers,
-        "enable.idempotence": True,
-        "linger.ms": 20,
-        "log_level": 3,  # errors only: it warns while a new broker loads its transaction coordinator
-        "delivery.report.only.error": True,
-        "message.timeout.ms": _FLUSH_SECONDS * 1000,
-    }
-    try:
-        return _send(Producer(config), topic, records)
-    except (KafkaException, TimeoutError) as error:
-        raise _not_sent(bootstrap_servers, topic, str(error)) from error
-
-
-def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
-    """Send records, wait until the broker has them all, and return their number.
-
-    Raises KafkaException if the broker refused one, TimeoutError if it did not confirm all within a minute.
-    """
+def _send(client: Producer, topic: str, record: Outgoing) -> None:
+    """Send a record and wait for it; KafkaException if the broker refuses it, TimeoutError if it does not answer."""
     refusals: list[KafkaError] = []
-
-    def on_delivery(error: KafkaError | None, _record: Message) -> None:
-        if error is not None:
-            refusals.append(error)
-
-    sent = 0
-    for record in records:
-        sent += 1
-        is_sent = False
-        while not is_sent:
-            try:
-                client.produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    on_delivery=on_delivery,
-                    headers=list(record.headers),
-                )
-                is_sent = True
-            except BufferError:  # the client is ahead of the broker
-                client.poll(0.1)
-    unconfirmed = client.flush(_FLUSH_SECONDS)
+    client.produce(
+        topic,
+        record.value,
+        record.key,
+        record.partition,
+        on_delivery=lambda error, _: refusals.append(error) if error else None,
+        headers=list(record.headers),
+    )
+    if client.flush(_FLUSH_SECONDS):
+        raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
     if refusals:
         raise KafkaException(refusals[0])
-    if unconfirmed:
-        raise TimeoutError(f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s")
-    return sent
-
-
-def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
-    return SourceError(
-        "The records could not be sent.",
-        where=f"topic {topic} at {bootstrap_servers}",
-        observed=observed,
-        expected="every record confirmed by the broker",
-        next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
-    )

@@ -1,4 +1,4 @@
 """Before a first run: looking at a topic, writing a config for it, checking what a run needs.
 
-The entries are `init.init` and `check.check`. `candidates` and `findings` are pure: records in, what they hold out.
+The entries are `init.init` and `check.check`. `candidates` is pure: it judges records and reads nothing.
 """

@@ -182,7 +182,7 @@ def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
 
 def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
     tried = candidates.Option.of(found, read)
-    expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
+    expected = "a sequence that rises within each stream; `tidemark plan` applies all rules to Bronze's records"
     next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that restarts an `epoch`."
     return _finding("order", (tried.steps.fits or tried.steps.kept_out < _FEWEST, tried.describe(), expected), next_step)
 
@@ -211,6 +211,7 @@ def _of_schema(value: ValueFormat) -> Callable[[bytes], bool]:
 def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] = lambda _: True) -> str | None:
     r"""Why a value is certainly undecodable, and what it begins with; None if it may be decoded.
 
+    >>> from lakehouse.settings.pipeline import ValueFormat
     >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
     >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
     ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')

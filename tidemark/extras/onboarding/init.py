@@ -24,8 +24,8 @@ from tidemark.extras.onboarding import candidates, texts, values
 from tidemark.extras.onboarding.texts import Section
 from tidemark.extras.onboarding.values import Registered
 from tidemark.process import exit_codes, output
-from tidemark.process.atomic_file import whole
 from tidemark.process.options import command_line
+from tidemark.process.output import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +205,7 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
         _require_free(asked.config, is_forced=asked.is_forced)  # nobody has made it meanwhile
         with whole(asked.config) as unfinished:
             unfinished.write_text(texts.config_text(sections), encoding="utf-8")
-        commands = [command_line(name, asked.config) for name in ("check", "plan", "run")]
+        commands = [command_line(name, asked.config) for name in ("check", "run")]
     if as_json:
         written = str(asked.config) if chosen else None
         output.write_json({**texts.answer_json(look, chosen, of_values), "config": written, "next": commands})

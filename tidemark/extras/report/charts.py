@@ -60,123 +60,92 @@ def _colour(field: str, values: tuple[str, ...], *, legend: bool) -> alt.Color:
     return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend() if legend else None)
 
 
-def _bars() -> dict[str, Any]:
-    return {"stroke": css_name("page"), "strokeWidth": 0.5}
+def _bars(height: Any = alt.Undefined, **mark: Any) -> Drawn:
+    return alt.Chart(height=height).mark_bar(stroke=css_name("page"), strokeWidth=0.5, **mark)
 
 
-def _over_loads(height: int) -> tuple[alt.Chart, alt.X]:
-    axis = alt.Axis(title="load", labelAngle=0)
-    return alt.Chart(height=height), alt.X("loads:O", sort=None, axis=axis)
+def _by(field: str, title: str) -> alt.X:
+    return alt.X(field, sort=None, axis=alt.Axis(title=title, labelAngle=0))
 
 
-def _count(title: str) -> alt.Y:
-    return alt.Y("sum(records):Q", title=title, axis=alt.Axis(format="~s", tickCount=4))
+def _by_place() -> alt.Y:
+    return alt.Y("place:N", title=None, sort=None)
 
 
-def _records_tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("loads:O", title="load"),
-        alt.Tooltip("when:N", title="claimed"),
-        alt.Tooltip("class:N", title="class"),
-        alt.Tooltip("records:Q", title="records", format=","),
-    ]
+def _amount(channel: Drawn, field: str, title: str) -> Drawn:
+    return channel(field, title=title, axis=alt.Axis(format="~s", tickCount=4))
+
+
+def _tooltips(*named: tuple[str, ...]) -> list[alt.Tooltip]:
+    """Return tooltips, each from a field, a title and perhaps a number format."""
+    return [alt.Tooltip(field, title=title, format=form[0] if form else alt.Undefined) for field, title, *form in named]
+
+
+_RECORDS = (("loads:O", "load"), ("when:N", "claimed"), ("class:N", "class"), ("records:Q", "records", ","))
 
 
 def _lag() -> Drawn:
-    return (
-        alt.Chart(height=alt.Step(_BAR_PIXELS))
-        .mark_bar(**_bars(), color=css_name("lag"))
-        .encode(
-            x=alt.X("lag:Q", title="offsets behind", axis=alt.Axis(format="~s", tickCount=4)),
-            y=alt.Y("place:N", title=None, sort=None),
-            tooltip=[alt.Tooltip("place:N", title="partition"), alt.Tooltip("lag:Q", title="offsets behind", format=",")],
-        )
+    return _bars(alt.Step(_BAR_PIXELS), color=css_name("lag")).encode(
+        x=_amount(alt.X, "lag:Q", "offsets behind"),
+        y=_by_place(),
+        tooltip=_tooltips(("place:N", "partition"), ("lag:Q", "offsets behind", ",")),
     )
 
 
 def _loads() -> Drawn:
-    chart, x = _over_loads(120)
-    return chart.mark_bar(**_bars(), color=css_name(CLASSES[0])).encode(x=x, y=_count("accepted"), tooltip=_records_tooltip())
+    return _bars(120, color=css_name(CLASSES[0])).encode(
+        x=_by("loads:O", "load"), y=_amount(alt.Y, "sum(records):Q", "accepted"), tooltip=_tooltips(*_RECORDS)
+    )
 
 
 def _kept_out() -> Drawn:
-    chart, x = _over_loads(200)
-    colour = _colour("class", CLASSES, legend=False)
-    return chart.mark_bar(**_bars()).encode(
-        x=x, y=_count("other classes"), color=colour, order="order:Q", tooltip=_records_tooltip()
+    return _bars(200).encode(
+        x=_by("loads:O", "load"),
+        y=_amount(alt.Y, "sum(records):Q", "other classes"),
+        color=_colour("class", CLASSES, legend=False),
+        order="order:Q",
+        tooltip=_tooltips(*_RECORDS),
     )
 
 
 def _streams() -> Drawn:
-    return (
-        alt.Chart(height=alt.Step(_BAR_PIXELS))
-        .mark_bar(**_bars())
-        .encode(
-            x=alt.X("sum(records):Q", title="records", axis=alt.Axis(format="~s", tickCount=4)),
-            y=alt.Y("place:N", title=None, sort=None),
-            color=_colour("class", CLASSES, legend=False),
-            order="order:Q",
-            tooltip=[
-                alt.Tooltip("place:N", title="stream"),
-                alt.Tooltip("class:N", title="class"),
-                alt.Tooltip("records:Q", title="records", format=","),
-            ],
-        )
+    return _bars(alt.Step(_BAR_PIXELS)).encode(
+        x=_amount(alt.X, "sum(records):Q", "records"),
+        y=_by_place(),
+        color=_colour("class", CLASSES, legend=False),
+        order="order:Q",
+        tooltip=_tooltips(("place:N", "stream"), ("class:N", "class"), ("records:Q", "records", ",")),
     )
 
 
 def _jumps() -> Drawn:
-    chart, x = _over_loads(140)
-    return chart.mark_bar(**_bars()).encode(
-        x=x,
-        y=alt.Y("sum(jumps):Q", title="jumps", axis=alt.Axis(format="~s", tickCount=4)),
+    return _bars(140).encode(
+        x=_by("loads:O", "load"),
+        y=_amount(alt.Y, "sum(jumps):Q", "jumps"),
         color=_colour("direction", ("forward", "backward"), legend=True),
-        tooltip=[
-            alt.Tooltip("loads:O", title="load"),
-            alt.Tooltip("direction:N", title="direction"),
-            alt.Tooltip("count:Q", title="jumps", format=","),
-        ],
+        tooltip=_tooltips(("loads:O", "load"), ("direction:N", "direction"), ("count:Q", "jumps", ",")),
     )
 
 
 def _gate() -> Drawn:
-    x = alt.X("run:O", sort=None, axis=alt.Axis(title="gate runs, the latest last", labelAngle=0))
-    tooltip = [
-        alt.Tooltip("when:N", title="evaluated"),
-        alt.Tooltip("load:Q", title="up to load"),
-        alt.Tooltip("verdict:N", title="gate"),
-        alt.Tooltip("severity:N", title="severity"),
-        alt.Tooltip("unmet:Q", title="not met"),
-    ]
+    x = _by("run:O", "gate runs, the latest last")
     y = alt.Y("sum(unmet):Q", title="not met", axis=alt.Axis(tickMinStep=1, tickCount=4, format="d"))
-    bars = (
-        alt.Chart()
-        .mark_bar(**_bars())
-        .encode(x=x, y=y, color=_colour("severity", (CRITICAL, WARN), legend=True), order="order:Q", tooltip=tooltip)
-    )
+    verdict = _tooltips(("when:N", "evaluated"), ("load:Q", "up to load"), ("verdict:N", "gate"))
+    unmet = _tooltips(("severity:N", "severity"), ("unmet:Q", "not met"))
+    colour = _colour("severity", (CRITICAL, WARN), legend=True)
+    bars = _bars().encode(x=x, y=y, color=colour, order="order:Q", tooltip=[*verdict, *unmet])
     verdicts = ("passed", "failed")
     shape = alt.Shape("verdict:N", scale=alt.Scale(domain=list(verdicts), range=["circle", "cross"]), legend=None)
-    marks = (
-        alt.Chart()
-        .mark_point(filled=True, size=50, opacity=1)
-        .encode(x=x, y=alt.datum(0), shape=shape, color=_colour("verdict", verdicts, legend=True), tooltip=tooltip[:3])
-    )
+    points = alt.Chart().mark_point(filled=True, size=50, opacity=1)
+    marks = points.encode(x=x, y=alt.datum(0), shape=shape, color=_colour("verdict", verdicts, legend=True), tooltip=verdict)
     return alt.layer(bars, marks, height=140).resolve_scale(color="independent")
 
 
 def _runs() -> Drawn:
-    return (
-        alt.Chart(height=160)
-        .mark_bar(**_bars())
-        .encode(
-            x=alt.X("run:O", sort=None, axis=alt.Axis(title="runs, the latest last", labelAngle=0)),
-            y=alt.Y("sum(seconds):Q", title="seconds", axis=alt.Axis(tickCount=4)),
-            color=_colour("stage", STAGES, legend=True),
-            order="order:Q",
-            tooltip=[
-                alt.Tooltip("when:N", title="started"),
-                alt.Tooltip("stage:N", title="stage"),
-                alt.Tooltip("seconds:Q", title="seconds", format=",.1f"),
-            ],
-        )
+    return _bars(160).encode(
+        x=_by("run:O", "runs, the latest last"),
+        y=alt.Y("sum(seconds):Q", title="seconds", axis=alt.Axis(tickCount=4)),
+        color=_colour("stage", STAGES, legend=True),
+        order="order:Q",
+        tooltip=_tooltips(("when:N", "started"), ("stage:N", "stage"), ("seconds:Q", "seconds", ",.1f")),
     )

@@ -68,6 +68,7 @@ _HISTORY = f"""
     GROUP BY ALL HAVING sum(each.records) > 0 ORDER BY ALL
 """  # noqa: S608 -- as above
 
+_LAG = f"SELECT topic, partition, decided_offset, bronze_offset, offsets AS lag FROM {views.LAG}"  # noqa: S608 -- as above
 _MISSING = f"FROM {views.MISSING} ORDER BY sequences DESC, topic, partition, first_sequence LIMIT {MAX_ROWS}"
 _COUNT_MISSING = f"""
     FROM {views.MISSING} SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
@@ -119,7 +120,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
             return tables.rows if views.READ_BY[view] <= set(tables.names) else lambda _: []
 
         topics = tables.rows(f"FROM {BRONZE_TOPICS}") if BRONZE_TOPICS in tables.names else []
-        bronze = ask_of(views.LAG)(f"FROM {views.LAG}")
+        bronze = ask_of(views.LAG)(_LAG)
         found |= _streams(ask_of(views.WATERMARK_STATUS))
         found |= _listed("missing", ask_of(views.MISSING), _MISSING, _COUNT_MISSING)
         found |= _listed("quarantine", ask_of(views.QUARANTINE_OPEN), _QUARANTINE, _COUNT_QUARANTINE)
@@ -137,12 +138,7 @@ def _streams(ask: Ask) -> dict[str, Any]:
     loads = ask(_COUNT_LOADS)[0]["n"]
     slices = min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams)))
     ask(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
-    return {
-        "streams": streams,
-        "stream_count": ask(_COUNT_STREAMS)[0]["n"],
-        "slices": ask(_SLICES),
-        "history": ask(_HISTORY),
-    }
+    return {"streams": streams, "stream_count": ask(_COUNT_STREAMS)[0]["n"], "slices": ask(_SLICES), "history": ask(_HISTORY)}
 
 
 def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
@@ -157,20 +153,9 @@ def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
         decided_offset, bronze_offset and end_offset (of the next record), each None if unknown; lag (offsets up to Kafka's end,
         or to Bronze's if Kafka gives none, or None).
     """
-    places = {(row["topic"], row["partition"]): _place(row) for row in bronze}
+    places = {(row["topic"], row["partition"]): {**row, "end_offset": None} for row in bronze}
     why = _add_kafka(places, kafka, bronze, topics) if kafka else "--offline"
     return {"kafka": {"asked": why is None, "why": why}, "partitions": [places[place] for place in sorted(places)]}
-
-
-def _place(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "decided_offset": row["decided_offset"],
-        "bronze_offset": row["bronze_offset"],
-        "end_offset": None,
-        "lag": row["offsets"],
-    }
 
 
 def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bronze: Rows, topics: Rows) -> str | None:
@@ -198,14 +183,8 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
     for row in asked:
         place = stored.get(row["topic"], row["topic"]), row["partition"]
         known = places.get(place, {"bronze_offset": None})
-        places[place] = {
-            "topic": place[0],
-            "partition": place[1],
-            "decided_offset": row["last_offset"],
-            "bronze_offset": known["bronze_offset"],
-            "end_offset": row["end_offset"],
-            "lag": row["lag"],
-        }
+        found = {"decided_offset": row["last_offset"], "end_offset": row["end_offset"], "lag": row["lag"]}
+        places[place] = {**known, "topic": place[0], "partition": place[1], **found}
     return None
 
 

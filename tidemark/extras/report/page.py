@@ -17,12 +17,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from lakehouse import __version__
-from tidemark.extras.report.chart_data import chart_data
-from tidemark.extras.report.charts import charts
+from lakehouse.contracts.gate import CRITICAL, WARN
+from tidemark.extras.report.charts import STAGES, charts
 from tidemark.extras.report.summary import tiles, verdict
 from tidemark.extras.report.tables import tables
-from tidemark.extras.report.text import moment
-from tidemark.process.atomic_file import whole
+from tidemark.extras.report.text import classes, loads_of, moment, place, text
+from tidemark.process.output import whole
 
 _HERE = Path(__file__).with_name("assets")
 _VEGA = "window.vegaEmbed = vegaEmbed;"
@@ -64,9 +64,9 @@ def _file(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _script(text: str) -> str:
+def _script(source: str) -> str:
     """Escape the tag that would end a script inside HTML."""
-    return text.replace("\r", "").replace("</script", "<\\/script")
+    return source.replace("\r", "").replace("</script", "<\\/script")
 
 
 def _policy(scripts: list[str], style: str) -> str:
@@ -78,17 +78,62 @@ def _policy(scripts: list[str], style: str) -> str:
     )
 
 
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def _hash(source: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
 
 
 def make_report(found: dict[str, Any], output: Path) -> str:
-    """Write the report to a file, and return a line that says so.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write the report to a file, and return a line that says so. UsageError if the file cannot be written."""
     html = page(found)
     with whole(output) as unfinished:
         unfinished.write_text(html, encoding="utf-8")
     return f"{output} ({len(html.encode()) // 1000:,} kB). {verdict(found)['headline']}."
+
+
+def chart_data(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the data that `report.js` reads, from `tidemark.extras.report.facts.facts`; the script says how."""
+    at = {(row["topic"], row["partition"]): number for number, row in enumerate(found["partitions"])}
+    counted = (*classes(found), "jumps_forward", "jumps_backward")
+    return {
+        "classes": classes(found),
+        "partitions": [[text(row["topic"]), place(row), row["lag"]] for row in found["partitions"]],
+        "streams": [
+            [text(row["topic"]), text(row["producer"] or ""), place(row), at.get((row["topic"], row["partition"]), -1)]
+            for row in found["streams"]
+        ],
+        "others": found["stream_count"] - len(found["streams"]),
+        "slices": [[loads_of(row), moment(row["last_claimed_at"])] for row in found["slices"]],
+        "history": [[row["stream"], row["slice"], *(row[name] for name in counted)] for row in found["history"]],
+        "gate": _gate_runs(found["gate_runs"]),
+        "runs": _runs(found["runs"]),
+    }
+
+
+def _gate_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": number,
+            "when": moment(run["evaluated_at"]),
+            "load": run["last_load_seq"],
+            "verdict": "passed" if run["passed"] else "failed",
+            "severity": severity,
+            "order": order,
+            "unmet": run[f"unmet_{severity}"],
+        }
+        for number, run in enumerate(reversed(runs), start=1)
+        for order, severity in enumerate((CRITICAL, WARN))
+    ]
+
+
+def _runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": number,
+            "when": moment(run["started_at"]),
+            "stage": stage,
+            "order": order,
+            "seconds": run["stages"].get(stage, 0),
+        }
+        for number, run in enumerate(reversed(runs), start=1)
+        for order, stage in enumerate(STAGES)
+    ]

@@ -46,6 +46,14 @@ def _text(label: str, name: str) -> Column:
     return Column(label, lambda row: row[name])
 
 
+def _texts(*names: str) -> list[Column]:
+    return [_text(name.capitalize(), name) for name in names]
+
+
+def _counts(**labels: str) -> list[Column]:
+    return [_count(label, name) for name, label in labels.items()]
+
+
 def _count(label: str, name: str, *, shown_with: str | None = None) -> Column:
     return Column(label, lambda row: row[name], count, shown_with=shown_with)
 
@@ -111,26 +119,24 @@ def _streams(found: Row) -> Table:
     known = {(row["topic"], row["partition"]) for row in streams}
     new = dict.fromkeys(("producer", "epoch", "high_watermark", "last_offset", "updated_at"))
     streams += [{**new, **row} for place, row in places.items() if place not in known]
-    columns = (
-        *_STREAM,
-        _count("Epoch", "epoch"),
-        _count("Watermark", "high_watermark"),
-        _count("Last offset", "last_offset"),
-        _count("Bronze's last offset", "bronze_offset"),
-        _count("Kafka's end", "end_offset"),
-        _count("Lag", "lag"),
-        _time("Moved at", "updated_at"),
+    numbers = _counts(
+        epoch="Epoch",
+        high_watermark="Watermark",
+        last_offset="Last offset",
+        bronze_offset="Bronze's last offset",
+        end_offset="Kafka's end",
+        lag="Lag",
     )
-    return _made(
-        "Streams, the furthest behind first", columns, sorted(streams, key=lambda row: -(row["lag"] or 0)), _others(found)
-    )
+    columns = (*_STREAM, *numbers, _time("Moved at", "updated_at"))
+    streams.sort(key=lambda row: -(row["lag"] or 0))
+    return _made("Streams, the furthest behind first", columns, streams, _others(found))
 
 
 def _others(found: Row) -> str:
     if found["stream_count"] <= len(found["streams"]):
         return ""
     return (
-        f"{len(found['streams']):,} of {found['stream_count']:,} streams, those of which most was kept out; "
+        f"{len(found['streams']):,} of {found['stream_count']:,} streams, those with the most records kept out; "
         f"all: {_ask('watermark_status')}."
     )
 
@@ -160,54 +166,31 @@ def _share(name: str) -> Column:
 
 
 def _quarantine(found: Row) -> Table:
-    columns = (
-        *_STREAM,
-        _text("Class", "class"),
-        _text("Reason", "reason"),
-        _count("Records", "records"),
-        _count("First offset", "first_offset"),
-        _time("Oldest kept out at", "oldest"),
-    )
+    numbers = _counts(records="Records", first_offset="First offset")
+    columns = (*_STREAM, *_texts("class", "reason"), *numbers, _time("Oldest kept out at", "oldest"))
     note = _cut(found, "quarantine", "quarantine_open", "records")
     return _made("Records that wait for a decision", columns, found["quarantine_rows"], note)
 
 
 def _missing(found: Row) -> Table:
-    columns = (
-        *_STREAM,
-        _count("Epoch", "epoch"),
-        _count("First", "first_sequence"),
-        _count("Last", "last_sequence"),
-        _count("Sequences", "sequences"),
-        _count("Load", "load_seq"),
-    )
+    numbers = _counts(epoch="Epoch", first_sequence="First", last_sequence="Last", sequences="Sequences", load_seq="Load")
     note = _cut(found, "missing", "silver_missing", "sequences")
-    return _made("Missing ranges of contiguous streams, the longest first", columns, found["missing_rows"], note)
+    return _made("Missing ranges of contiguous streams, the longest first", (*_STREAM, *numbers), found["missing_rows"], note)
 
 
 def _jumps(found: Row) -> Table:
     names = ("jumps_forward", "jumps_backward", "missing", "jump")
     rows = [row for row in found["streams"] if any(row[name] for name in names)]
-    columns = (
-        *_STREAM,
-        _count("Forward", "jumps_forward"),
-        _count("Backward", "jumps_backward"),
-        _count("Gaps (sequences)", "missing"),
-        _count("Kept out as jump", "jump"),
-    )
-    return _made("Streams that jumped", columns, sorted(rows, key=lambda row: -(row["jumps_backward"] or 0)), _others(found))
+    numbers = _counts(jumps_forward="Forward", jumps_backward="Backward", missing="Gaps (sequences)", jump="Kept out as jump")
+    rows.sort(key=lambda row: -(row["jumps_backward"] or 0))
+    return _made("Streams that jumped", (*_STREAM, *numbers), rows, _others(found))
 
 
 def _gate(found: Row) -> Table:
     columns = (
         _time("Evaluated at", "evaluated_at"),
         Column("Loads", loads_of),
-        _text("Expectation", "expectation"),
-        _text("Column", "column"),
-        _text("Severity", "severity"),
-        _text("Outcome", "outcome"),
-        _text("Observed", "observed"),
-        _text("Expected", "expected"),
+        *_texts("expectation", "column", "severity", "outcome", "observed", "expected"),
     )
     return _made("The last gate run, and what earlier ones did not find met", columns, found["gate_results"])
 

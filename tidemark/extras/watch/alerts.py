@@ -57,7 +57,7 @@ def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, i
     if audited:
         failed = ", ".join(sorted(audited["failed"]))
         loads = f" for loads {audited['first_load_seq']} to {audited['last_load_seq']}"
-    text = f"the gate failed{loads}, and Gold stays as it was." + (f" Not met: {failed}." if failed else "")
+    text = f"the gate failed{loads}, and Gold does not change." + (f" Not met: {failed}." if failed else "")
     return Finding("gate_failed", is_on=True, text=text, details=str(error), cause=failed)
 
 

@@ -18,7 +18,7 @@ from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, HELD, QUARANTINED
 from lakehouse.escape import printable
-from tidemark.process.atomic_file import whole
+from tidemark.process.output import whole
 from tidemark.readers.lag import positions
 
 if TYPE_CHECKING:

@@ -9,8 +9,17 @@ from tidemark_producer import Headers
 from bronze.dev_broker.broker import LocalBroker
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
-from tidemark.extras.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
-from tidemark.extras.demo.producer import expected, incidents, produce, produce_numbered, sequence_of
+from tidemark.extras.demo.producer import (
+    BAD_KINDS,
+    Outgoing,
+    bad_headers,
+    events,
+    expected,
+    incidents,
+    plan_events,
+    produce_numbered,
+    sequence_of,
+)
 
 
 def number(record: Outgoing) -> int | None:
@@ -56,8 +65,9 @@ def test_the_incidents_are_those_of_the_article() -> None:
 
 @pytest.mark.kafka
 def test_records_that_the_broker_refuses_are_an_error(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    second = [record for record in incidents() if record.partition == 1]
     with pytest.raises(SourceError, match="could not be sent"):
-        produce(broker.bootstrap_servers, topic(1), (record for record in incidents() if record.partition == 1))
+        produce_numbered(broker.bootstrap_servers, topic(1), second, lambda _: None, Headers(None, None, None))
     small = topic(1, {"cleanup.policy": "delete", "max.message.bytes": "100"})
     first = [record for record in events(plan_events(100)) if record.partition == 0]
     with pytest.raises(SourceError, match="could not be sent"):

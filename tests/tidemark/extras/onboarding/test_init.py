@@ -76,7 +76,7 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     assert "# header:seq is in 45 of 45 records: whole numbers, 1 to 39." in Path("tidemark.yml").read_text()
     answer = "The sequence is header:seq: the only one that fits. Producer: none. Epoch: none. It rises, without a gap; 6"
     assert " ".join(out.split()).startswith(f"{answer} records sent again. Written: tidemark.yml.")
-    assert "\n\nNext:\n  tidemark check\n  tidemark plan\n  tidemark run\n" in out
+    assert "\n\nNext:\n  tidemark check\n  tidemark run\n" in out
     assert "key         ever-new keys scatter a stream" in out
     assert "offset      Kafka gives a new one" in out
     assert not Path("lake").exists()
@@ -86,7 +86,7 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     assert (code, found["records"], found["chosen"]) == (0, 45, {"sequence": "header:seq"})
     (seq,) = [each for each in found["candidates"] if each["name"] == "header:seq"]
     assert (seq["present"], seq["lowest"], seq["highest"], seq["steps"]["resent"]) == (45, 1, 39, 6)
-    assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
+    assert found["next"] == ["tidemark check", "tidemark run"]
 
 
 def test_files_are_replaced_by_force_and_keep_references(filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_lag_is_counted_up_to_kafkas_end_for_every_partition_and_topic(broker: L
     kafka = Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": [name, again]})
     # One topic was created again: it goes on under another name. Of the other, no table knows two partitions.
     stored = [{"topic": again, "stored_as": each, "incarnation": nth + 1} for nth, each in enumerate((again, f"{again}@2"))]
-    columns = ("topic", "partition", "decided_offset", "bronze_offset", "offsets")
+    columns = ("topic", "partition", "decided_offset", "bronze_offset", "lag")
     rows = [(name, 0, 1, 3, 2), (again, 0, 99, 99, 0), (f"{again}@2", 0, 2, 2, 0)]
 
     found = ends(kafka, [dict(zip(columns, row, strict=True)) for row in rows], stored)
