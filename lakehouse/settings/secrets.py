@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, GetCoreSchemaHandler, SecretStr
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 MASK = "********"
@@ -95,7 +95,7 @@ def mask(value: object) -> object:
     >>> mask({"a": [Secret("x"), 1], "b": "s3://id:pass@bucket/lake"})
     {'a': ['********', 1], 'b': 's3://********@bucket/lake'}
     """
-    if isinstance(value, (Secret, SecretStr)):
+    if isinstance(value, Secret):
         return MASK
     if isinstance(value, str):
         for start, end in reversed(in_uri(value)):
@@ -122,8 +122,6 @@ def secret_texts(value: object) -> set[str]:
     >>> sorted(secret_texts({"a": (Secret("user=ada", parts=("ada",)), "plain")}))
     ['ada', 'user=ada']
     """
-    if isinstance(value, SecretStr):
-        value = Secret(value.get_secret_value(), getattr(value.get_secret_value(), "parts", ()))
     if isinstance(value, Secret):
         return {text for text in (str(value), *value.parts) if text}
     if isinstance(value, str):

@@ -53,7 +53,7 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("sequence", "Keep one", "{header: a, json: $.b}"),
     ("sequence.value", "For example value: utf8", "int16"),
     ("sequence.json", "$.meta.seq", "seq", "$.a..b"),
-    ("sequence.field", "Write it like seq or meta.seq", "a..b"),
+    ("sequence.field", "For example field: meta.seq", "a..b"),
     ("sequence.bytes", 'bytes: "0:8"', "'8:0'", "8"),
     ("sequence.offset", "For example offset: true", "false"),
     ("sequence.custom", "mypackage.sequences:from_payload", "mypackage.fn"),
@@ -104,7 +104,7 @@ EXPECTATIONS = [
 ]
 MODELS = [
     *(
-        (f"{{name: {name}, sql: here.sql}}", "0].name", "For example incidents_by_day")
+        (f"{{name: {name}, sql: here.sql}}", "0].name", "For example name: incidents_by_day")
         for name in ("by day", "_checkpoints", "_shadow", "_reports", "_watch", "_data_docs")
     ),
     ("{name: Gold_Latest, sql: here.sql}", "0].name", "another name"),
@@ -177,7 +177,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     # Extractors
     ("sequence: {bytes: '0:6', encoding: int64}", "sequence.encoding", '"0:8"'),
     ("sequence: {bytes: '0:8', encoding: int32}", "sequence.encoding", '"0:4"'),
-    ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only beside header or bytes"),
+    ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only with header or bytes"),
     ("sequence: {value: utf8, encoding: utf8}", "sequence.encoding", "{value: int64}"),
     # Value
     ("value: {format: json}", "value.schema", "id STRING, amount DOUBLE"),
