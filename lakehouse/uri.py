@@ -11,11 +11,7 @@ STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES, *GOOGLE_SCHEMES)
 
 
 def is_uri(location: str) -> bool:
-    """Whether a place names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder.
-
-    >>> is_uri("s3://bucket/lake"), is_uri("./lakehouse")
-    (True, False)
-    """
+    """Whether a place names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location) is not None
 
 

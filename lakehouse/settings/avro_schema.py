@@ -85,12 +85,7 @@ def writer(text: str) -> Writer:
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`.
-
-    >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
-    >>> joined('{"type": "array", "items": "shop.Size"}', [size])
-    '{"type": "array", "items": {"type": "fixed", "name": "shop.Size", "size": 2}}'
-    """
+    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`."""
     if not others:
         return text
     found = _Reading(is_joining=True).last_of([*others, text])

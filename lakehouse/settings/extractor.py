@@ -95,11 +95,7 @@ class Extractor(Model):
         return self.given_encoding or self.value or by_width or "utf8"
 
     def describe(self) -> str:
-        """Describe the extractor in one readable line.
-
-        >>> Extractor(bytes="0:8").describe()
-        'bytes 0:8 (int64)'
-        """
+        """Describe the extractor in one readable line, such as `bytes 0:8 (int64)`."""
         return describe(self.form, self.argument, self.encoding)
 
 

@@ -56,11 +56,7 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def sql(self) -> str:
-        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent.
-
-        >>> parse("id STRING NOT NULL, tags ARRAY<LONG>").sql()
-        'STRUCT<`id`: STRING, `tags`: ARRAY<BIGINT>>'
-        """
+        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent."""
         if self.kind == "struct":
             return f"STRUCT<{', '.join(field.sql() for field in self.fields)}>"
         if self.of:
@@ -93,11 +89,7 @@ class Field:
 
 
 def quoted(name: str) -> str:
-    """Quote a name for SQL.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
+    """Quote a name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -154,11 +146,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses.
-
-    >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
-    [('id', 'STRING'), ('n', 'DECIMAL')]
-    """
+    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses."""
     parser = _Parser(ddl)
     found = Type("struct", fields=parser.fields(1))
     parser.want(r"\Z")
