@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from lakehouse.config.load import ConfigMistakesError, load
 from lakehouse.settings.kafka import _OWNED, Kafka
+from tests.support.small_config import write_text
 
 BASE = {
     "pipeline": "pipeline: incidents",
@@ -207,12 +208,10 @@ MISTAKES: list[tuple[str, str, str]] = [
 
 
 def load_text(folder: Path, text: str, **outside: dict[str, str]) -> ConfigMistakesError:
-    file = folder / "tidemark.yml"
-    file.write_text(text, encoding="utf-8")
     for name, query in {"here": b"SELECT 1", "reflect": b"SELECT reflect('a.B', 'c')", "latin": b"\xe9"}.items():
         (folder / f"{name}.sql").write_bytes(query)
     with pytest.raises(ConfigMistakesError) as raised:
-        load(file, environ=outside.get("environ", {}), overrides=outside.get("overrides"))
+        load(write_text(folder, text), environ=outside.get("environ", {}), overrides=outside.get("overrides"))
     return raised.value
 
 
