@@ -72,10 +72,7 @@ def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("TIDEMARK_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TIDEMARK_PIPELINE", "from_env")
-    monkeypatch.setenv("TIDEMARK_KAFKA__BOOTSTRAP_SERVERS", "env:1")
+    monkeypatch.setattr(os, "environ", {"TIDEMARK_PIPELINE": "from_env", "TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"})
     settings = load(write_text(tmp_path, MINIMAL), overrides={"kafka.bootstrap_servers": "flag:1"})
     assert (settings.pipeline, settings.kafka.bootstrap_servers) == ("from_env", "flag:1")
     assert settings.kafka.topics == ("incidents",)
