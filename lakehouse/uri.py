@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 S3_SCHEMES = ("s3", "s3a")
 AZURE_SCHEMES = ("abfss", "abfs")
 GOOGLE_SCHEMES = ("gs",)
 STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES, *GOOGLE_SCHEMES)
+
+
+def is_uri(location: str) -> bool:
+    """Whether a place names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location) is not None
 
 
 def scheme(location: str) -> str:

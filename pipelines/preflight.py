@@ -64,7 +64,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
         if column not in columns:
             needs_value = "The payload is there where values are decoded: add a `value` section."
             raise _no_column(expectation, path, where, columns, needs_value if column == "payload" else "Correct the column.")
-        if column == "payload" and field and not (payload and payload.has(field)):
+        if column == "payload" and field and not (payload and payload.at(field)):
             known = [f"payload.{each.name}" for each in payload.fields] if payload else ["payload"]
             raise _no_column(expectation, path, where, known, "Correct the column, or add the field to value.schema.")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from lakehouse.settings.base import Model
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import MASKED, smells_of_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -24,7 +27,7 @@ class Key:
     declared: Any
     description: str = ""
     example: str = ""
-    metadata: tuple[Any, ...] = ()
+    metadata: Sequence[Any] = ()
 
     @property
     def type(self) -> Any:
@@ -36,31 +39,26 @@ class Key:
         """Whether the key, or one below it, is masked where the config has it in plain text."""
         return any(_is_secret(part) for part in (self.declared, *self.metadata))
 
-    @property
-    def is_text(self) -> bool:
-        """Whether a scalar is kept as written, not read as a number or boolean."""
-        return self.type is str
-
-    def children(self) -> list[str]:
+    def children(self) -> dict[str, Key]:
         """Return the keys below this one: a model's fields, or the only names that a mapping allows."""
         if _is_model(self.type):
-            return [self.type.key_of(name) for name in self.type.model_fields]
-        if get_origin(self.type) is dict and get_origin(get_args(self.type)[0]) is Literal:
-            return list(get_args(get_args(self.type)[0]))
-        return []
+            return {
+                self.type.key_of(name): Key(each.annotation, each.description or "", (each.examples or [""])[0], each.metadata)
+                for name, each in self.type.model_fields.items()
+            }
+        if get_origin(self.type) is dict:
+            names, declared = get_args(self.type)
+            return {name: Key(declared) for name in get_args(names) if get_origin(names) is Literal}
+        return {}
 
     def child(self, part: str | int) -> Key | None:
         """Return the key one level below, or None if there is none."""
-        if _is_model(self.type):
-            fields = {self.type.key_of(name): field for name, field in self.type.model_fields.items()}
-            if (field := fields.get(part)) is None:
-                return None
-            return Key(field.annotation, field.description or "", (field.examples or [""])[0], tuple(field.metadata))
+        children = self.children()
+        if children or _is_model(self.type):
+            return children.get(str(part))
         if get_origin(self.type) is tuple and isinstance(part, int):
             return Key(get_args(self.type)[0])
-        if get_origin(self.type) is dict and (part in self.children() or not self.children()):
-            return Key(get_args(self.type)[1])
-        return None
+        return Key(get_args(self.type)[1]) if get_origin(self.type) is dict else None
 
 
 def _is_model(part: Any) -> bool:

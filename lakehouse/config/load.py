@@ -24,9 +24,6 @@ from lakehouse.settings.secrets import Secret, secret_texts
 
 __all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
 
-_MAPPING = "the mapping"
-"""What messages call a config that is no file."""
-
 
 def load(
     config: PathLike[str] | str | Mapping[str, Any] = "tidemark.yml",
@@ -44,27 +41,27 @@ def load(
         ConfigError: The file cannot be read, or the mapping holds what no config can.
     """
     environ = os.environ if environ is None else environ
-    if isinstance(config, Mapping):
-        source = Source(_MAPPING)
-        read_yaml(as_yaml(config, _MAPPING), source, has_lines=False)
-        return _settings(source, Path.cwd(), overrides or {}, environ)
-    source = Source(str(config))
-    read_yaml(_read(Path(config)), source)
-    return _settings(source, Path(config).absolute().parent, overrides or {}, environ)
+    if not isinstance(config, Mapping):
+        return parse(_read(Path(config)), config, overrides=overrides, environ=environ)
+    source = Source("the mapping")
+    read_yaml(as_yaml(config, source.file), source, has_lines=False)
+    return _settings(source, Path.cwd(), overrides, environ)
 
 
-def parse(text: str, file: Path, *, environ: Mapping[str, str]) -> Settings:
-    """Load settings, as `load` would, from the text of a file that is not written yet."""
+def parse(
+    text: str, file: PathLike[str] | str, *, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str]
+) -> Settings:
+    """Load settings, as `load` would, from the text of a file that need not be written yet."""
     source = Source(str(file))
     read_yaml(text, source)
-    return _settings(source, file.absolute().parent, {}, environ)
+    return _settings(source, Path(file).absolute().parent, overrides, environ)
 
 
-def _settings(source: Source, folder: Path, overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None, environ: Mapping[str, str]) -> Settings:
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
     lay_environment(environ, source)
-    lay_flags(overrides, source)
+    lay_flags(overrides or {}, source)
     unresolved: dict[KeyPath, Mistake] = {}
     data = _resolved(source.data, (), environ, source, unresolved)
     mistakes = [*source.mistakes, *unresolved.values()]
@@ -126,18 +123,15 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        what, observed, expected = (
-            "There is no config file.",
-            f"no such file in {path.absolute().parent}",
-            "the YAML file of a pipeline",
-        )
+        what, observed = "There is no config file.", f"no such file in {path.absolute().parent}"
+        expected = "the YAML file of a pipeline"
         next_step = "Name one with --config FILE, or have one written for a topic: tidemark init"
     except UnicodeDecodeError as error:
-        what, observed, expected = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}", "UTF-8"
-        next_step = "Save the file as UTF-8."
+        what, observed = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}"
+        expected, next_step = "UTF-8", "Save the file as UTF-8."
     except OSError as error:
-        what, observed, expected = "The config file cannot be read.", error.strerror or "", "a readable file"
-        next_step = "Check the path and its rights."
+        what, observed = "The config file cannot be read.", error.strerror or ""
+        expected, next_step = "a readable file", "Check the path and its rights."
     raise ConfigError(what, where=str(path), observed=observed, expected=expected, next_step=next_step)
 
 

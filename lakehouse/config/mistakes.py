@@ -24,8 +24,9 @@ _RULES = {
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping of keys and values"),
     "tuple_type": "a list",
     "string_type": "text",
+    "string_pattern_mismatch": "",
 }
-"""What a value must be, for types of pydantic's errors that do not say it."""
+"""What a value must be, for types of pydantic's errors that do not say it; nothing where the key's description does."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _missing(path: Path, key: str, place: str) -> Mistake:
 
 def _unknown(path: Path, key: str, place: str) -> Mistake:
     parent = key_at(path[:-1])
-    siblings = parent.children() if parent else []
+    siblings = [*parent.children()] if parent else []
     expected = f"one of {', '.join(siblings)}" if siblings else "no key here"
     # A key at the wrong level is as common as a misspelt one.
     elsewhere = [dotted(other) for other in all_keys() if other[-1] == path[-1]]
@@ -100,12 +101,13 @@ def _unknown(path: Path, key: str, place: str) -> Mistake:
 
 
 def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -> Mistake:
-    known = key_at(path)
+    of_key = path[:-1] if isinstance(path[-1], int) else path  # an item is described with its list
+    known = key_at(of_key)
     # Pydantic's messages never repeat the input, but do not say what the key means; the description does.
     message = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
-    rule = _RULES.get(detail["type"], message)
-    expected = f"{known.description} ({rule})" if known and known.description else rule
-    next_step = _example(path) or "Correct the value."
+    rule, description = _RULES.get(detail["type"], message), known.description if known else ""
+    expected = f"{description} ({rule})" if description and rule else description or rule or message
+    next_step = _example(of_key) or "Correct the value."
     if detail["type"] in {"int_type", "float_type"} and _SHARE.fullmatch(observed or ""):
         next_step += "; a share is a number from 0 to 1."
     if detail["type"] in {"int_type", "float_type", "bool_type"} and "reference" in (observed or ""):
@@ -117,9 +119,8 @@ def _example(path: Path) -> str | None:
     known = key_at(path)
     if known and known.example:
         return f"For example {path[-1]}: {known.example}"
-    below = [(name, key_at((*path, name))) for name in (known.children() if known else [])]
-    parts = [f"{name}: {key.example}" for name, key in below if key and key.example]
-    return f"For example {path[-1]}: {{{parts[0]}}}" if parts else None
+    below = known.children().items() if known else ()
+    return next((f"For example {path[-1]}: {{{name}: {key.example}}}" for name, key in below if key.example), None)
 
 
 def _value_at(data: Any, path: Path) -> Any:

@@ -17,11 +17,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """Replace a text's references, which gives a `Secret`; raise a `SettingError`, without any value in it, if that fails.
-
-    >>> resolve("plain", {}), resolve("user=${env:NAME}", {"NAME": "ada"}) == "user=ada"
-    ('plain', True)
-    """
+    """Replace a text's references, which gives a `Secret`; raise a `SettingError`, without any value in it, if that fails."""
     parts: list[str] = []
 
     def replace(found: re.Match[str]) -> str:

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 PREFIX = "TIDEMARK_"
 RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT", "TIDEMARK_STOP_AT"})
 _TAG = "tag:yaml.org,2002:"
-_MOST_VALUES = 50_000
-_MOST_LEVELS = 100
-_MOST_DIGITS = 500
+_MOST_VALUES, _MOST_LEVELS, _MOST_DIGITS = 50_000, 100, 500
 """Far beyond any setting. PyYAML recurses with each level, and Python refuses to read a number of some thousand digits."""
-_SECOND_DOCUMENT = "but found another document"
 _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     f"{_TAG}null": (re.compile("^(?:~|null|Null|NULL|)$"), lambda _: None),
     f"{_TAG}bool": (re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
@@ -147,7 +144,7 @@ def _lay(path: Path, text: str, origin: tuple[str, str], source: Source) -> None
 def _is_text(path: Path) -> bool:
     """Whether text is kept as written: a password of digits keeps its leading zeros, a property stays `true`, not True."""
     key = key_at(path)
-    return path[: len(PROPERTIES)] == PROPERTIES or (key is not None and key.is_text)
+    return path[: len(PROPERTIES)] == PROPERTIES or (key is not None and key.type is str)
 
 
 @dataclass
@@ -234,7 +231,7 @@ def _yaml_mistake(error: yaml.YAMLError, place: str, path: Path = ()) -> Mistake
     if mark is not None and not path:
         place = f"{place}:{mark.line + 1}, column {mark.column + 1}"
     next_step = "Check the brackets, quotes, colons and spaces there; put text that starts with * & ! % @ ` [ or { in quotes."
-    if problem == _SECOND_DOCUMENT:
+    if problem == "but found another document":
         problem = "a second document begins there"
         next_step = "Remove the line --- and what follows: a file holds the config of one pipeline."
     elif "\\t" in problem:

@@ -21,11 +21,10 @@ KEY = Type("scalar", "KEY")
 """What a sequence, producer or epoch can be read from: a whole number or text."""
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_RECORDS = ("record", "error")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NODES, _MOST_LEVELS = 10_000, 50
 """Limits on a schema with every name written out: some lines of Avro can stand for millions of fields."""
-_NO_SPACE = "tidemark.none"
+_MOST_FIELDS = 1_000
 _MOST_DIGITS = 38
 _MOST_BYTES = 16_777_216
 """Limit on a fixed type: Avro allocates it before it checks whether the value has as many bytes."""
@@ -50,7 +49,6 @@ _COLUMNS = {kind: name for name, kinds in reversed(_TAKES.items()) if name != "K
 _LOGICAL = {"date": "int", **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long")}
 _WHOLE = {"int": 10, "long": 19}
 """Whole numbers and their digits."""
-_MOST_FIELDS = 1_000
 
 
 class AvroSchemaError(ValueError):
@@ -59,9 +57,9 @@ class AvroSchemaError(ValueError):
 
 class _Known(NamedTuple):
     schema: Any
-    nodes: int
-    levels: int
-    has_bytes: bool
+    nodes: int = 1
+    levels: int = 1
+    has_bytes: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,23 +81,15 @@ def writer(text: str) -> Writer:
     >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
     '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'
     """
-    reading = _Reading()
-    found = reading.of(_json(text), "", 0)
-    return Writer(found.schema, {name: known.schema for name, known in reading.named.items()})
+    return _Reading().last_of([text])
 
 
 def joined(text: str, others: Sequence[str]) -> str:
-    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`.
-
-    >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
-    >>> joined('{"type": "array", "items": "shop.Size"}', [size])
-    '{"type": "array", "items": {"type": "fixed", "name": "shop.Size", "size": 2}}'
-    """
+    """Inline types of `others`, each listed after those it refers to, where the schema first names them. Raises as `writer`."""
     if not others:
         return text
-    reading = _Reading(is_joining=True)
-    *_, found = [reading.of(_json(each), "", 0) for each in (*others, text)]
-    return json.dumps(_joined(found.schema, {name: known.schema for name, known in reading.named.items()}, set()))
+    found = _Reading(is_joining=True).last_of([*others, text])
+    return json.dumps(_joined(found.schema, found.named, set()))
 
 
 def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
@@ -108,7 +98,7 @@ def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
     name = given if isinstance(given, str) else given.get("name")
     if name in named:
         # A name without a namespace would get the namespace of the enclosing record.
-        full = name if "." in name else f"{_NO_SPACE}.{name}"
+        full = name if "." in name else f"tidemark.none.{name}"
         if name in defined:
             return full
         defined.add(name)
@@ -116,7 +106,7 @@ def _joined(given: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
     if isinstance(given, str):
         return given
     found = {key: _joined(each, named, defined) if key in ("items", "values") else each for key, each in given.items()}
-    if given["type"] in _RECORDS:
+    if given["type"] == "record":
         found["fields"] = [{**each, "type": _joined(each["type"], named, defined)} for each in given["fields"]]
     return found
 
@@ -130,9 +120,13 @@ def _json(text: str) -> Any:
 
 @dataclass
 class _Reading:
-    named: dict[str, _Known] = field(default_factory=dict)
-    open_names: set[str] = field(default_factory=set)
+    named: dict[str, _Known | None] = field(default_factory=dict)
+    """None for a record whose fields are being read."""
     is_joining: bool = False
+
+    def last_of(self, texts: Sequence[str]) -> Writer:
+        *_, found = [self.of(_json(each), "", 0) for each in texts]
+        return Writer(found.schema, {name: known.schema for name, known in self.named.items() if known})
 
     def of(self, given: Any, namespace: str, level: int) -> _Known:
         if level > _MOST_LEVELS:
@@ -140,7 +134,7 @@ class _Reading:
         if isinstance(given, list):
             return self._union(given, namespace, level)
         if isinstance(given, str):
-            return _Known(given, 1, 1, given != "null") if given in _PRIMITIVES else self._reference(given, namespace)
+            return _Known(given, has_bytes=given != "null") if given in _PRIMITIVES else self._reference(given, namespace)
         kind = given.get("type") if isinstance(given, dict) else None
         match kind:
             case "record" | "error" | "enum" | "fixed":
@@ -154,40 +148,41 @@ class _Reading:
 
     def _reference(self, name: str, namespace: str) -> _Known:
         full = _full_name(name, namespace)
-        if self.is_joining and full not in self.named and full not in self.open_names and _is_name(name):
+        if self.is_joining and full not in self.named and _is_name(name):
             full = name  # as Avro for Java has it: in the namespace, or else in none
-        if full in self.open_names:
-            raise AvroSchemaError(f"{full} refers to itself")
         if full not in self.named:
             raise AvroSchemaError(f"it has no type {full}")
-        return self.named[full]._replace(schema=full)
+        known = self.named[full]
+        if known is None:
+            raise AvroSchemaError(f"{full} refers to itself")
+        return known._replace(schema=full)
 
     def _union(self, given: list[Any], namespace: str, level: int) -> _Known:
         found = [self.of(each, namespace, level + 1) for each in given]
         if not found or any(isinstance(each.schema, list) for each in found):
             raise AvroSchemaError("it has a union of nothing, or of unions")
-        return _sum([each.schema for each in found], found, has_bytes=True)
+        return _sum([each.schema for each in found], found)
 
     def _collection(self, given: dict[str, Any], namespace: str, level: int) -> _Known:
         kind, of = given["type"], "items" if given["type"] == "array" else "values"
         found = self.of(given.get(of), namespace, level + 1)
         if kind == "array" and not found.has_bytes:
             raise AvroSchemaError("it has arrays of items without bytes")
-        return _sum({"type": kind, of: found.schema}, [found], has_bytes=True)
+        return _sum({"type": kind, of: found.schema}, [found])
 
     def _definition(self, given: dict[str, Any], namespace: str, level: int) -> _Known:
         full = _full_name(given.get("name"), given.get("namespace", namespace))
-        if full in self.named or full in self.open_names or full in _PRIMITIVES:
+        if full in self.named or full in _PRIMITIVES:
             raise AvroSchemaError(f"it has two types {full}")
         match given["type"]:
             case "enum":
                 if not _are_names(symbols := given.get("symbols")) or not symbols:
                     raise AvroSchemaError(f"the enum {full} has no list of symbols")
-                found = _Known({"type": "enum", "name": full, "symbols": symbols}, 1, 1, has_bytes=True)
+                found = _Known({"type": "enum", "name": full, "symbols": symbols})
             case "fixed":
                 if not _is_whole(size := given.get("size"), 0, _MOST_BYTES):
                     raise AvroSchemaError(f"the fixed type {full} has no size from 0 to {_MOST_BYTES:,}")
-                found = self._logical(given, _Known({"type": "fixed", "name": full, "size": size}, 1, 1, has_bytes=size > 0))
+                found = self._logical(given, _Known({"type": "fixed", "name": full, "size": size}, has_bytes=size > 0))
             case _:
                 found = self._record(full, given.get("fields"), level)
         self.named[full] = found
@@ -198,9 +193,8 @@ class _Reading:
         names = [each.get("name") if isinstance(each, dict) else None for each in given]
         if not _are_names(names):
             raise AvroSchemaError(f"the record {full} has no list of fields")
-        self.open_names.add(full)
+        self.named[full] = None
         found = [self.of(each.get("type"), full.rpartition(".")[0], level + 1) for each in given]
-        self.open_names.remove(full)
         columns = [{"name": name, "type": each.schema} for name, each in zip(names, found, strict=True)]
         return _sum({"type": "record", "name": full, "fields": columns}, found, has_bytes=any(each.has_bytes for each in found))
 
@@ -210,12 +204,12 @@ class _Reading:
         name, plain = given.get("logicalType"), found.schema
         if isinstance(name, str) and _LOGICAL.get(name) == plain:
             return found._replace(schema={"type": plain, "logicalType": name})
-        is_bytes = plain == "bytes" or (isinstance(plain, dict) and plain["type"] == "fixed")
+        base = plain if isinstance(plain, dict) else {"type": plain}
+        is_bytes = plain == "bytes" or base["type"] == "fixed"
         precision, scale = given.get("precision"), given.get("scale", 0)
         is_decimal = _is_whole(precision, 1, _MOST_DIGITS) and _is_whole(scale, 0, precision)
         if name != "decimal" or not is_bytes or not is_decimal:
             return found
-        base = plain if isinstance(plain, dict) else {"type": plain}
         return found._replace(schema={**base, "logicalType": name, "precision": precision, "scale": scale})
 
 
@@ -228,7 +222,7 @@ def reader(written: Writer, wanted: Type) -> str:
 
 
 def _require_record(written: Writer) -> None:
-    if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
+    if _plain(written.schema) != "record":
         raise AvroSchemaError(f"the value is {_type_in_words(written.schema)}, and a record is wanted")
 
 
@@ -266,23 +260,22 @@ class _Columns:
 
     def of(self, given: Any, path: str) -> Type | None:
         given = self.named.get(given, given) if isinstance(given, str) else given
-        if isinstance(given, list):
-            return self._nullable([each for each in given if each != "null"], path)
-        kind = given["type"] if isinstance(given, dict) else given
-        match kind:
-            case "array" | "map":
+        match _plain(given):
+            case "union":
+                return self._nullable([each for each in given if each != "null"], path)
+            case "array" | "map" as kind:
                 inner = self.of(given["items" if kind == "array" else "values"], f"{path}[]")
                 return Type("array" if kind == "array" else "map", of=inner) if inner else None
-            case _ if kind in _RECORDS:
+            case "record":
                 found = self.record(given, path)
                 return found if found.fields else None
-        logical = given.get("logicalType") if isinstance(given, dict) else None
-        if logical == "decimal":
+        name = _logical_or_plain(given)
+        if name == "decimal":
             return Type("scalar", "DECIMAL", (given["precision"], given["scale"]))
-        name = _COLUMNS.get(logical or kind)
-        if name is None:
+        if name == "null":
             self.left_out[path] = "always null"
-        return Type("scalar", name) if name else None
+            return None
+        return Type("scalar", _COLUMNS[name])
 
     def record(self, given: dict[str, Any], path: str) -> Type:
         found = []
@@ -297,10 +290,10 @@ class _Columns:
     def _nullable(self, others: list[Any], path: str) -> Type | None:
         if others == ["int", "long"]:
             return Type("scalar", "BIGINT")
-        if len(others) == 1:
-            return self.of(others[0], path)
-        self.left_out[path] = "a union of several types" if others else "always null"
-        return None
+        if len(others) > 1:
+            self.left_out[path] = "a union of several types"
+            return None
+        return self.of(others[0] if others else "null", path)
 
 
 def at_path(path: str) -> Type:
@@ -319,18 +312,20 @@ class _Projection:
 
     def of(self, given: Any, wanted: Type, path: str) -> Any:
         given = self.named.get(given, given) if isinstance(given, str) else given
-        if isinstance(given, list):
-            return self._nullable(given, wanted, path)
-        kind = given["type"] if isinstance(given, dict) else given
+        kind = _plain(given)
         match wanted.kind:
-            case "struct" if kind in _RECORDS:
+            case _ if kind == "union":
+                return self._nullable(given, wanted, path)
+            case "struct" if kind == "record":
                 return self._record(given, wanted, path)
             case "array" if kind == "array" and wanted.of:
                 return {"type": "array", "items": self.of(given["items"], wanted.of, f"{path}[]")}
             case "map" if kind == "map" and wanted.of:
                 return {"type": "map", "values": self.of(given["values"], wanted.of, f"{path}{{}}")}
-            case "scalar" if _is_taken(given, wanted) or (kind in _WHOLE and _is_taken(kind, wanted)):
-                return self._once(given if _is_taken(given, wanted) else kind)  # or the number beneath a logical type
+            case "scalar" if _is_taken(given, wanted):
+                return self._once(given)
+            case "scalar" if kind in _WHOLE and _is_taken(kind, wanted):
+                return kind  # the number beneath a logical type
         raise AvroSchemaError(f"{path or 'the value'} is {_type_in_words(given)}, and {wanted_in_words(wanted)} is wanted")
 
     def _nullable(self, given: list[Any], wanted: Type, path: str) -> Any:
@@ -346,7 +341,7 @@ class _Projection:
         self.records += 1  # a name of its own: a record may be read in two places, with other fields
         name = f"r{self.records}"
         written = {each["name"]: each["type"] for each in given["fields"]}
-        fields = []
+        fields: list[dict[str, Any]] = []
         for each in wanted.fields:
             if each.name in written:
                 found = self.of(written[each.name], each.type, f"{path}.{each.name}".lstrip("."))
@@ -357,11 +352,9 @@ class _Projection:
 
     def _once(self, given: Any) -> Any:
         name = given.get("name") if isinstance(given, dict) else None
-        if name is None:
-            return given
         if name in self.defined:
             return name
-        self.defined.add(name)
+        self.defined |= {name} if name else set()
         return given
 
     def _absent(self, wanted: Type) -> Any:
@@ -378,24 +371,31 @@ class _Projection:
         return {"type": _LOGICAL[kind], "logicalType": kind} if kind in _LOGICAL else kind
 
 
+def _plain(given: Any) -> str:
+    if isinstance(given, list):
+        return "union"
+    return str(given["type"] if isinstance(given, dict) else given)
+
+
+def _logical_or_plain(given: Any) -> str:
+    return str(given.get("logicalType", given["type"])) if isinstance(given, dict) else _plain(given)
+
+
 def _is_taken(given: Any, wanted: Type) -> bool:
-    kind = given["type"] if isinstance(given, dict) else given
-    logical = given.get("logicalType") if isinstance(given, dict) else None
+    kind = _logical_or_plain(given)
     if not wanted.digits:
-        return (logical or kind) in _TAKES.get(wanted.name, ())
+        return kind in _TAKES.get(wanted.name, ())
     precision, scale = wanted.digits
-    if logical == "decimal":
-        of_it: int = given["scale"]
-        digits: int = given["precision"]
-        return of_it <= scale and digits - of_it <= precision - scale
-    return logical is None and kind in _WHOLE and _WHOLE[kind] <= precision - scale
+    if kind == "decimal":
+        return bool(given["scale"] <= scale and given["precision"] - given["scale"] <= precision - scale)
+    return kind in _WHOLE and _WHOLE[kind] <= precision - scale
 
 
 def _is_whole(given: object, least: int, most: int) -> TypeGuard[int]:
     return isinstance(given, int) and not isinstance(given, bool) and least <= given <= most
 
 
-def _sum(schema: Any, parts: list[_Known], *, has_bytes: bool) -> _Known:
+def _sum(schema: Any, parts: list[_Known], *, has_bytes: bool = True) -> _Known:
     nodes, levels = 1 + sum(each.nodes for each in parts), 1 + max((each.levels for each in parts), default=0)
     if nodes > _MOST_NODES or levels > _MOST_LEVELS:
         raise _too_large()
@@ -422,12 +422,8 @@ def _are_names(given: object) -> TypeGuard[list[str]]:
 
 
 def _type_in_words(given: Any) -> str:
-    if isinstance(given, list):
-        return "a union"
-    if not isinstance(given, dict):
-        return str(given)
-    logical = given.get("logicalType")
-    return f"decimal({given['precision']},{given['scale']})" if logical == "decimal" else str(logical or given["type"])
+    kind = _logical_or_plain(given)
+    return f"decimal({given['precision']},{given['scale']})" if kind == "decimal" else "a union" if kind == "union" else kind
 
 
 def wanted_in_words(wanted: Type) -> str:

@@ -1,7 +1,6 @@
 """The base of all settings models: frozen, no unknown keys, no input in errors, and errors that say what to do."""
 
 import difflib
-import re
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -9,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret
+from lakehouse.uri import is_uri
 
 Text = Annotated[str, StringConstraints(min_length=1), HIDES_SECRETS]
 SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
@@ -16,8 +16,6 @@ SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
 # Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
-
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Model(BaseModel):
@@ -60,18 +58,6 @@ class SettingError(PydanticCustomError):
         self.what, self.expected, self.next_step, self.at = what, expected, next_step, at
 
 
-def matching(pattern: str, what: str, expected: str, next_step: str) -> AfterValidator:
-    """Return a validator that takes only texts that match the pattern as a whole."""
-    compiled = re.compile(pattern)
-
-    def check(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise SettingError(what, expected, next_step)
-        return text
-
-    return AfterValidator(check)
-
-
 def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
     """Declare a setting with its description and YAML example. A class as default is called; `...` marks a required one."""
     kind = "default_factory" if isinstance(default, type) else "default"
@@ -83,15 +69,6 @@ def nearest(wrong: str, known: list[str]) -> str | None:
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
     return by_lower[found[0]] if found else None
-
-
-def is_uri(path: str) -> bool:
-    """Whether the path names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder.
-
-    >>> is_uri("s3://bucket/lake"), is_uri("./lakehouse")
-    (True, False)
-    """
-    return _URI.match(path) is not None
 
 
 def from_config_folder(path: str, info: ValidationInfo) -> str:

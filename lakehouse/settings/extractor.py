@@ -1,11 +1,11 @@
 """Where a sequence, producer or epoch is read from: one of a fixed set of forms, never SQL text."""
 
 import re
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, matching, setting
+from lakehouse.settings.base import Model, SettingError, Text, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, mask
 
 Encoding = Literal["utf8", "int32", "int64"]
@@ -14,15 +14,6 @@ Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom"]
 ROLES = ("sequence", "producer", "epoch")
 """What extractors read of a record."""
 
-_FIELDS: dict[Form, str] = {
-    "header": "header",
-    "value": "value",
-    "json": "json_path",
-    "field": "field_path",
-    "bytes": "bytes_range",
-    "offset": "offset",
-    "custom": "custom",
-}
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
 
 
@@ -35,37 +26,12 @@ def _bytes_range(text: str) -> str:
     return f"{int(found[1])}:{int(found[2])}"
 
 
-JsonPath = Annotated[
-    str,
-    matching(
-        r"\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|\['(?!\*')[^'\[\]?]+'\])+",
-        "this is no JSON path",
-        "$ and then .name, ['name'] or [0] for each step",
-        "Write it like $.seq, $.meta.seq or $.items[0].seq; for a value that is only the number: {value: utf8}.",
-    ),
-    HIDES_SECRETS,
-]
-FieldPath = Annotated[
-    str,
-    matching(
-        r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){0,9}",
-        "this names no field",
-        "the field's name; points between those of records within records, ten at most",
-        "Write it like seq or meta.seq.",
-    ),
-    HIDES_SECRETS,
-]
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_BRACKETS = r"\['([^'\[\]?*][^'\[\]?]*|\*[^'\[\]?]+)'\]"
+JsonPath = Annotated[str, StringConstraints(pattern=rf"^\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|{_BRACKETS})+$"), HIDES_SECRETS]
+FieldPath = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME}){{0,9}}$"), HIDES_SECRETS]
 BytesRange = Annotated[str, AfterValidator(_bytes_range), HIDES_SECRETS]
-Function = Annotated[
-    str,
-    matching(
-        r"(?a)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*",
-        "this does not name a function",
-        '"module:function"',
-        "Write it like custom: mypackage.sequences:from_payload; it is imported when it is used.",
-    ),
-    HIDES_SECRETS,
-]
+Function = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME})*:{_NAME}$"), HIDES_SECRETS]
 
 
 class Extractor(Model):
@@ -76,57 +42,50 @@ class Extractor(Model):
 
     header: Text | None = setting(None, "the name of a record header", "seq")
     value: Encoding | None = setting(None, "the whole value, read as utf8, int32 or int64", "utf8")
-    json_path: JsonPath | None = Field(default=None, alias="json", description="a path into the JSON value", examples=["$.seq"])
+    json_path: JsonPath | None = Field(
+        default=None, alias="json", description="a JSON path: $, then .name, ['name'] or [0] each", examples=["$.meta.seq"]
+    )
     field_path: FieldPath | None = Field(
-        default=None, alias="field", description="a field of the Avro or Protobuf value", examples=["meta.seq"]
+        default=None, alias="field", description="a field of the Avro or Protobuf value, up to ten names", examples=["meta.seq"]
     )
     bytes_range: BytesRange | None = Field(
-        default=None,
-        alias="bytes",
-        description="the value's bytes from start up to, not including, end",
-        examples=['"0:8"'],
+        default=None, alias="bytes", description="the value's bytes from start up to, not including, end", examples=['"0:8"']
     )
     offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
     custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")
     given_encoding: Encoding | None = Field(
-        default=None, alias="encoding", description="utf8, int32 or int64; only beside header or bytes", examples=["utf8"]
+        default=None, alias="encoding", description="utf8, int32 or int64; only with header or bytes", examples=["utf8"]
     )
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:
-        given, encoding = self._given(), self.given_encoding
+        given, encoding = [*self._given()], self.given_encoding
         if len(given) != 1:
             what = f"{' and '.join(given)} are given together" if given else "no form is given"
-            raise SettingError(what, f"exactly one of {', '.join(_FIELDS)}", "Keep one, for example {header: seq}.")
+            raise SettingError(what, f"exactly one of {', '.join(get_args(Form))}", "Keep one, for example {header: seq}.")
         if encoding is not None and given[0] not in {"header", "bytes"}:
-            raise SettingError(
-                f"encoding does not go with {given[0]}",
-                "encoding only beside header or bytes",
-                "For value, write the encoding itself ({value: int64}); json, field, offset and custom take none.",
-                at=("encoding",),
-            )
+            next_step = "For value, write the encoding itself ({value: int64}); json, field, offset and custom take none."
+            what, expected = f"encoding does not go with {given[0]}", "encoding only with header or bytes"
+            raise SettingError(what, expected, next_step, at=("encoding",))
         width = _WIDTHS.get(encoding) if encoding else None
         if width and self.bytes_range and _width(self.bytes_range) != width:
-            raise SettingError(
-                f"{encoding} does not fit the byte range",
-                f"a range of {width} bytes",
-                f'Widen or narrow bytes, for example "0:{width}", or read it as digits with utf8.',
-                at=("encoding",),
-            )
+            what, next_step = f"{encoding} does not fit the byte range", f'For example "0:{width}"; or read digits with utf8.'
+            raise SettingError(what, f"a range of {width} bytes", next_step, at=("encoding",))
         return self
 
-    def _given(self) -> list[Form]:
-        return [form for form, field in _FIELDS.items() if getattr(self, field) is not None]
+    def _given(self) -> dict[Form, Any]:
+        by_key = {self.key_of(name): getattr(self, name) for name in type(self).model_fields}
+        return {form: by_key[form] for form in get_args(Form) if by_key[form] is not None}
 
     @property
     def form(self) -> Form:
         """Which of the seven forms this is."""
-        return self._given()[0]
+        return next(iter(self._given()))
 
     @property
     def argument(self) -> str:
         """The form's argument: the header's name, the path, `start:end`, `module:function`; empty for value and offset."""
-        return "" if self.form in {"value", "offset"} else cast("str", getattr(self, _FIELDS[self.form]))
+        return "" if self.form in {"value", "offset"} else cast("str", self._given()[self.form])
 
     @property
     def encoding(self) -> Encoding:
@@ -136,11 +95,7 @@ class Extractor(Model):
         return self.given_encoding or self.value or by_width or "utf8"
 
     def describe(self) -> str:
-        """Describe the extractor in one readable line.
-
-        >>> Extractor(bytes="0:8").describe()
-        'bytes 0:8 (int64)'
-        """
+        """Describe the extractor in one readable line, such as `bytes 0:8 (int64)`."""
         return describe(self.form, self.argument, self.encoding)
 
 

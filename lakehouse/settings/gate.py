@@ -42,11 +42,11 @@ class Budget(Model):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.warn is None and self.critical is None:
-            next_step = "Write it like {warn: 0} or {critical: 0}."
-            raise SettingError("a budget without a limit", "warn, critical, or both", next_step)
+            raise SettingError(
+                "a budget without a limit", "warn, critical, or both", "Write it like {warn: 0} or {critical: 0}."
+            )
         if self.warn is not None and self.critical is not None and self.warn > self.critical:
-            what = "critical is below warn, so warn could never be reached alone"
-            raise SettingError(what, "warn <= critical", "Swap the two, or remove warn.", at=("critical",))
+            raise SettingError("critical is below warn", "warn <= critical", "Swap the two, or remove warn.", at=("critical",))
         return self
 
 
@@ -70,26 +70,20 @@ class UserExpectation(Model):
             raise SettingError("this is no expectation", "one name, and its arguments under it", next_step)
         [(name, arguments)] = given.items()
         if not isinstance(name, str) or not re.fullmatch(r"expect_[a-z0-9_]+", name):
-            expected, next_step = "a Great Expectations name in snake_case: expect_...", "expect_column_values_to_be_between."
-            raise SettingError("this is no name of an expectation", expected, f"For example {next_step}", at=(name,))
+            expected, next_step = "a name in snake_case: expect_...", "For example expect_column_values_to_be_between."
+            raise SettingError("this is no name of an expectation", expected, next_step, at=(name,))
         if not isinstance(arguments, dict | None):
             next_step = f"Write it like {name}: {{column: payload.id}}"
             raise SettingError("the arguments have no names", "a mapping of arguments", next_step, at=(name,))
         rest = dict(arguments or {})
         severity, on_fail = rest.pop("severity", "critical"), rest.pop("on_fail", "fail_load")
-        for key, value, default, known in (
-            ("severity", severity, "critical", get_args(Severity)),
-            ("on_fail", on_fail, "fail_load", get_args(OnFail)),
-        ):
-            if value not in known:
-                raise SettingError(f"unknown {key}", " or ".join(known), f"Leave it out for {default}.", at=(name, key))
+        for key, value, known in (("severity", severity, get_args(Severity)), ("on_fail", on_fail, get_args(OnFail))):
+            if value not in known:  # the last is the default
+                raise SettingError(f"unknown {key}", " or ".join(known), f"Leave it out for {known[-1]}.", at=(name, key))
         if (severity, on_fail) == ("warn", "quarantine_rows"):
-            raise SettingError(
-                "a warning keeps no rows aside",
-                "severity: warn, or on_fail: quarantine_rows",
-                "Leave severity out: the rows are kept out of Gold, and the load continues.",
-                at=(name, "severity"),
-            )
+            what, expected = "a warning keeps no rows out of Gold", "severity: warn, or on_fail: quarantine_rows"
+            next_step = "Leave severity out: the rows are kept out of Gold, and the load continues."
+            raise SettingError(what, expected, next_step, at=(name, "severity"))
         return {"name": name, "arguments": rest, "severity": severity, "on_fail": on_fail}
 
     @model_serializer

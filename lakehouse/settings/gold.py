@@ -1,10 +1,9 @@
 """Gold's part of the settings: your own SQL models."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, ValidationInfo, field_validator
 
 from lakehouse.settings.base import Model, SettingError, from_config_folder, setting
 from lakehouse.settings.model_sql import problem
@@ -22,14 +21,9 @@ OWN_TABLES = frozenset(
 
 
 def _model_name(name: str) -> str:
-    example = "For example incidents_by_day."
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", name):
-        raise SettingError("this is no table name", "letters, digits and underscores", example)
-    if name.startswith("_"):
-        what = "Tidemark keeps what is no table under such names: _checkpoints, _reports, _shadow, _watch"
-        raise SettingError(what, "a name that starts with a letter", example)
     if name.lower() in OWN_TABLES:
-        raise SettingError("Tidemark keeps a table or view of this name itself", "another name", example)
+        what = "Tidemark keeps a table or view of this name itself"
+        raise SettingError(what, "another name", "For example name: incidents_by_day")
     return name
 
 
@@ -51,10 +45,15 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
     return path
 
 
+# No underscore first: Tidemark keeps other files under such names.
+_IS_NAME = StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}$")
+ModelName = Annotated[str, _IS_NAME, AfterValidator(_model_name), HIDES_SECRETS]
+
+
 class GoldModel(Model):
     """A table of your own in Gold, built by a SQL query over Gold's tables."""
 
-    name: Annotated[str, AfterValidator(_model_name), HIDES_SECRETS] = setting(..., "the table's name", "incidents_by_day")
+    name: ModelName = setting(..., "the table's name: a letter, then letters, digits and _", "incidents_by_day")
     sql: Annotated[Path, BeforeValidator(_sql_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
 
 

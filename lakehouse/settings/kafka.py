@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
+from pydantic import AfterValidator, PlainValidator, SecretStr, StringConstraints, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, Whole, matching, setting
-from lakehouse.settings.secrets import HIDES_SECRETS, MASK, MASKED, Secret, mask, smells_of_secret
+from lakehouse.settings.base import Model, SettingError, Text, Whole, setting
+from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret, smells_of_secret
 
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _HIGHEST_PORT = 65_535
@@ -31,16 +31,8 @@ _OWNED = {
 
 Start = Literal["earliest", "latest"]
 
-TopicName = Annotated[
-    str,
-    matching(
-        r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}",
-        "this is no name of a topic",
-        "1 to 249 letters, digits, points, underscores or hyphens; no pattern",
-        "Write each topic's exact name, for example topics: [incidents, payments].",
-    ),
-    HIDES_SECRETS,
-]
+# Not "." and not "..".
+_TOPIC_NAME = StringConstraints(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$", max_length=249)
 
 
 def _servers(text: str) -> str:
@@ -66,8 +58,10 @@ def _property_name(name: str) -> str:
     return name
 
 
-def _property_value(value: object) -> object:
-    if not isinstance(value, (str, SecretStr)):
+def _property_value(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return Secret(value.get_secret_value())
+    if not isinstance(value, str):
         raise SettingError("this is no text", "one value, as text", 'Put it in quotes, for example "true" or "500".')
     return value
 
@@ -88,11 +82,11 @@ def _starting_offsets(value: Any) -> Any:
 
 def _start(value: object) -> str | None:
     """Return a start by a word or a time, the time in UTC; None if it is neither."""
-    if not isinstance(value, str) or value in get_args(Start):
-        return str(value) if isinstance(value, str) else None
+    if value in get_args(Start):
+        return str(value)
     try:
-        at = datetime.fromisoformat(value)
-        return at.astimezone(UTC).isoformat() if at.tzinfo and at.timestamp() >= 0 else None
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return at.astimezone(UTC).isoformat() if at and at.tzinfo and at.timestamp() >= 0 else None
     except (ValueError, OverflowError):
         return None
 
@@ -111,10 +105,10 @@ def _is_offset(partition: object, offset: object) -> bool:
 class Kafka(Model):
     """Where the records come from."""
 
-    bootstrap_servers: Annotated[str, AfterValidator(_servers), HIDES_SECRETS] = setting(
-        ..., "the brokers, host:port, separated by commas", "localhost:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(_servers), HIDES_SECRETS] = setting(..., "the brokers", "localhost:9092")
+    topics: tuple[Annotated[str, _TOPIC_NAME, HIDES_SECRETS], ...] = setting(
+        ..., "a list of topics, by their exact names: letters, digits and . _ -, no pattern", "[incidents]"
     )
-    topics: tuple[TopicName, ...] = setting(..., "a list of topics, by their exact names", "[incidents]")
     starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_starting_offsets)] = setting(
         "earliest", "where the first run starts: earliest, latest, a time, or one of these or offsets per topic", "earliest"
     )
@@ -127,7 +121,8 @@ class Kafka(Model):
         "tidemark-incidents",
     )
     properties: dict[
-        Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value), MASKED]
+        Annotated[str, AfterValidator(_property_name)],
+        Annotated[SecretStr | str, PlainValidator(_property_value), HIDES_SECRETS, MASKED],
     ] = setting({}, "Kafka client properties by their own names", "{security.protocol: SASL_SSL}")
 
     @field_validator("topics")
@@ -145,31 +140,18 @@ class Kafka(Model):
     def _starts_every_topic(cls, start: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
         topics = info.data.get("topics")
         if isinstance(start, dict) and topics is not None and set(start) != set(topics):
-            raise SettingError(
-                "the topics here are not those of kafka.topics",
-                "a start for every topic in kafka.topics, and for no other",
-                "Add or remove topics on either side.",
-            )
+            what, next_step = "the topics here are not those of kafka.topics", "Add or remove topics on either side."
+            raise SettingError(what, "a start for every topic in kafka.topics, and for no other", next_step)
         return start
 
     @field_validator("properties")
     @classmethod
-    def _check_and_hide(cls, properties: dict[str, SecretStr | str]) -> dict[str, SecretStr | str]:
+    def _check_and_hide(cls, properties: dict[str, str]) -> dict[str, str]:
         for name, value in properties.items():
-            clear = _clear(value)
             for names, is_right, what, expected, next_step in _CHECKS:
-                if re.fullmatch(names, name) and not is_right(clear):
+                if re.fullmatch(names, name) and not is_right(value):
                     raise SettingError(what, expected, next_step, at=(name,))
-        return {
-            name: SecretStr(value)
-            if isinstance(value, str) and (isinstance(value, Secret) or smells_of_secret(name))
-            else value
-            for name, value in properties.items()
-        }
-
-    @field_serializer("properties")
-    def _mask_secrets(self, properties: dict[str, SecretStr | str]) -> dict[str, str]:
-        return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
+        return {name: Secret.marked(value) if smells_of_secret(name) else value for name, value in properties.items()}
 
     def start_of(self, topic: str) -> str | dict[str, int]:
         """Return where a topic that was never read starts: earliest, latest, a time in ISO 8601, or an offset per partition."""
@@ -179,12 +161,7 @@ class Kafka(Model):
     def client_properties(self) -> dict[str, str]:
         """Return a Kafka client's configuration, secrets in plain text: for the client only, never for a message."""
         # Plain str: a client that takes the repr of its configuration would pass on the mask of a Secret.
-        clear = {name: str(_clear(value)) for name, value in self.properties.items()}
-        return {**clear, "bootstrap.servers": str(self.bootstrap_servers)}
-
-
-def _clear(value: SecretStr | str) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
+        return {name: str(value) for name, value in {**self.properties, "bootstrap.servers": self.bootstrap_servers}.items()}
 
 
 def is_web_address(value: str) -> bool:
@@ -218,10 +195,7 @@ def _is_path(value: str) -> bool:
     return bool(value) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", value) and not re.search(r"[\x00-\x1f\x7f]", value)
 
 
-_FOREIGN = (
-    *("java.", "javax.", "jdk.", "sun.", "com.sun.", "com.ibm."),
-    *("org.apache.spark.", "org.apache.hadoop.", "scala.", "groovy."),
-)
+_FOREIGN = re.compile(r"(javax?|jdk|sun|com\.sun|com\.ibm|org\.apache\.spark|org\.apache\.hadoop|scala|groovy)\.")
 """Packages that are always on the class path and, except for `_LOGINS`, hold nothing that a Kafka client needs by name."""
 _LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
 """The Kerberos login modules in these packages."""
@@ -234,7 +208,7 @@ _LOGIN = re.compile(
 
 
 def _is_class(name: str) -> bool:
-    return re.fullmatch(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", name) is not None and not name.startswith(_FOREIGN)
+    return re.fullmatch(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", name) is not None and not _FOREIGN.match(name)
 
 
 def _are_classes(value: str) -> bool:
@@ -242,22 +216,15 @@ def _are_classes(value: str) -> bool:
 
 
 def _are_logins(value: str) -> bool:
-    return all(name in _LOGINS or _is_class(name) for name in _modules(value))
-
-
-def _modules(value: str) -> list[str]:
-    """Parse a JAAS text strictly into the login modules that it names; empty if it cannot be parsed."""
-    names, at = [], 0
+    """Whether a JAAS text can be parsed strictly, and names only modules that log in."""
+    at = 0
     while value[at:].strip():
-        if not (found := _LOGIN.match(value, at)):
-            return []
-        names.append(found[1].strip("\"'"))
+        found = _LOGIN.match(value, at)
+        name = found[1].strip("\"'") if found else ""
+        if found is None or not (name in _LOGINS or _is_class(name)):
+            return False
         at = found.end()
-    return names
-
-
-def _never(_value: str) -> bool:
-    return False
+    return at > 0
 
 
 _CHECKS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
@@ -270,31 +237,24 @@ _CHECKS: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
     ),
     (
         r"config\.providers(\..*)?",
-        _never,
+        lambda _: False,
         "a provider would put other values in place of what is checked here",
         "no providers",
         "Write ${env:NAME}, or ${secret:scope/key} on Databricks, into the value itself.",
     ),
     (
         r".*\.(cmd|command)",
-        _never,
+        lambda _: False,
         "this names a program, which the client would run",
         "no program",
         "Leave it out, and run the program (kinit) outside Tidemark; the client finds its ticket in the cache.",
     ),
     (
         r"sasl\.jaas\.config",
-        _modules,
-        "this cannot be read as a login",
-        "a login module, required, its options as name=value, and a semicolon at the end",
-        "Put values that are not plain words in double quotes.",
-    ),
-    (
-        r"sasl\.jaas\.config",
         _are_logins,
-        "this module does not log in to Kafka",
-        "a login module of Kafka, of Kerberos, or of a library that was installed for it",
-        "For example org.apache.kafka.common.security.scram.ScramLoginModule.",
+        "this is no login to Kafka, or cannot be read as one",
+        "a login module of Kafka, Kerberos or an installed library, required, its options as name=value, and a semicolon",
+        "For example org.apache.kafka.common.security.scram.ScramLoginModule; put other than plain words in double quotes.",
     ),
     (
         r".*\.class(es)?|partition\.assignment\.strategy|metric\.reporters|security\.providers",

@@ -14,24 +14,18 @@ class Maintenance(Model):
     """What `tidemark maintain` does to every table, and how long it keeps old files and logs."""
 
     allow_short_retention: Flag = setting(False, "whether retain_hours may be below 168", "true")
-    retain_hours: Annotated[int, Field(strict=True, ge=0)] = setting(
-        _SAFE_HOURS, "how long a file that is no longer current stays", "336"
-    )
+    retain_hours: Annotated[int, Field(strict=True, ge=0)] = setting(_SAFE_HOURS, "how long an outdated file stays", "336")
     log_retain_days: Whole = setting(30, "how long a table's log, its history, stays", "60", validate_default=True)
     file_mib: Whole = setting(128, "the size that small files are put together to, in MiB", "256")
-    retire_streams_days: Whole | None = setting(
-        None, "how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never", "30"
-    )
+    retire_streams_days: Whole | None = setting(None, "the silence after which a watermark is removed; null for never", "30")
 
     @field_validator("retain_hours")
     @classmethod
     def _is_safe(cls, hours: int, info: ValidationInfo) -> int:
         if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
-            raise SettingError(
-                "files would be removed that a run at work, or a claim that is not finished, still reads",
-                f"{_SAFE_HOURS} hours or more",
-                "Where nothing else reads or writes the tables, also set allow_short_retention: true.",
-            )
+            what = "files would be removed that a run, or a claim that is not finished, still reads"
+            next_step = "Where nothing else reads or writes the tables, also set allow_short_retention: true."
+            raise SettingError(what, f"{_SAFE_HOURS} hours or more", next_step)
         return hours
 
     @field_validator("log_retain_days")

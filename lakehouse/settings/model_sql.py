@@ -11,22 +11,13 @@ Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USI
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REFUSED = frozenset(
     {
         *("reflect", "java_method", "try_reflect"),  # call the JVM
+        # Name a file.
         *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
-        *(
-            "read_files",
-            "cloud_files",
-            "list_files",
-            "python_worker_logs",
-            "table_changes_by_path",
-        ),  # name a file, as those above
+        *("read_files", "cloud_files", "list_files", "python_worker_logs", "table_changes_by_path"),
         *("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore"),
         *("secret", "try_secret", "ai_query", "get_secret"),  # of a platform
         "identifier",  # says what it means only when it runs
@@ -44,32 +35,39 @@ _TOKEN = re.compile(
     (?P<space>\s+)
     | (?P<line>--(?:\\\n|[^\r\n])*)
     | (?P<hint>/\*\+|\*/)
-    | (?P<comment>/\*(?P<inside>.*?)\*/)
+    | (?P<comment>/\*.*?\*/)
     | (?P<raw>(?<![\w])[rR](?:'[^']*'|"[^"]*"))
     | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<quoted>`(?:[^`]|``)*`)
     | (?P<dollar>\$\w*\$)
     | (?P<word>\w+)
+    | (?P<open>['"`])
     | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
+_UNRELIABLE = {"dollar": "a text between dollars", "open": "a {} that nothing ends"}
+"""Tokens after which Spark may read the text otherwise."""
 
 
 def problem(query: str) -> str | None:
     """Return what a model's query contains that it may not, or None if there is nothing."""
     if _VARIABLE.search(query):
         return "a variable, ${...}, which is put into the text before it is read"
-    before = _Token("other", "")
-    for token in _tokens(query):
-        if found := _forbidden(before, token):
-            return found
-        before = token
+    kind_before = before = ""
+    for match in _TOKEN.finditer(query):
+        kind, text = match.lastgroup or "", match[0]
+        if kind == "comment" and "/*" in text[2:-2]:  # whether Spark takes it for one comment or two depends on its parser
+            return "a comment within a comment"
+        if kind in {"space", "line", "hint", "comment"}:
+            continue
+        if kind in _UNRELIABLE:
+            return _UNRELIABLE[kind].format(text)
+        if text == "(" and kind_before in {"word", "quoted", "text"} and before in REFUSED:
+            return f"a call of {before}"
+        if (kind_before, before) == ("word", "using") and kind in {"text", "raw"}:
+            return "a program, USING '...'"
+        kind_before, before = kind, text.strip("`'\"").lower()
     return None
 
 
@@ -104,29 +102,3 @@ def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
         if len(parts) > 1 and (is_file or not is_in_catalog):
             found.append(".".join(parts))
     return found
-
-
-def _tokens(query: str) -> Iterator[_Token]:
-    for match in _TOKEN.finditer(query):
-        kind = match.lastgroup or "other"
-        if match.group("comment"):
-            if "/*" in match.group("inside"):  # whether Spark takes it for one comment or two depends on its parser
-                yield _Token("nested", "")
-        elif kind not in {"space", "line", "hint"}:
-            yield _Token(kind, match.group(kind))
-
-
-def _forbidden(before: _Token, token: _Token) -> str | None:
-    """Return why the text cannot be tokenized reliably, or what it does beyond querying tables; None if neither."""
-    if token.kind == "nested":
-        return "a comment within a comment"
-    if token.kind == "dollar":
-        return "a text between dollars"
-    if token.kind == "other" and token.text in "'\"`":
-        return f"a {token.text} that nothing ends"
-    name = before.text.strip("`'\"").lower()
-    if token.text == "(" and before.kind in {"word", "quoted", "text"} and name in REFUSED:
-        return f"a call of {name}"
-    if before.kind == "word" and name == "using" and token.kind in {"text", "raw"}:
-        return "a program, USING '...'"
-    return None

@@ -56,20 +56,12 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def sql(self) -> str:
-        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent.
-
-        >>> parse("id STRING NOT NULL, tags ARRAY<LONG>").sql()
-        'STRUCT<`id`: STRING, `tags`: ARRAY<BIGINT>>'
-        """
+        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent."""
         if self.kind == "struct":
             return f"STRUCT<{', '.join(field.sql() for field in self.fields)}>"
         if self.of:
             return f"ARRAY<{self.of.sql()}>" if self.kind == "array" else f"MAP<STRING, {self.of.sql()}>"
         return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
-
-    def has(self, path: str) -> bool:
-        """Whether the struct has a field at a dotted path."""
-        return self.at(path) is not None
 
     def at(self, path: str) -> Type | None:
         """Return the type of the field at a dotted path, or None if the struct has none there."""
@@ -97,11 +89,7 @@ class Field:
 
 
 def quoted(name: str) -> str:
-    """Quote a name for SQL.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
+    """Quote a name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -158,15 +146,11 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses.
-
-    >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
-    [('id', 'STRING'), ('n', 'DECIMAL')]
-    """
+    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses."""
     parser = _Parser(ddl)
-    fields = parser.fields(1)
+    found = Type("struct", fields=parser.fields(1))
     parser.want(r"\Z")
-    return Type("struct", fields=fields)
+    return found
 
 
 def of(ddl: str | None) -> Type:
@@ -191,20 +175,16 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
     for place, each in parts:
         if each.kind != first.kind:
             text, fields = (place, first_place) if each.kind == "scalar" else (first_place, place)
-            raise SchemaError(
-                f"{text} decodes into text, and {fields} into fields, and both are the column payload",
-                "text in all topics, or fields in all topics",
-                f"Write {text} with a format and a schema, or make a pipeline of its own for those topics.",
-            )
+            what = f"{text} decodes into text, and {fields} into fields, and both are the column payload"
+            next_step = f"Write {text} with a format and a schema, or make a pipeline of its own for those topics."
+            raise SchemaError(what, "text in all topics, or fields in all topics", next_step)
         for field in each.fields:
             other_place, other = known.setdefault(field.name.lower(), (place, field))
             if other.name != field.name or _bare(other.type) != _bare(field.type):
-                raise SchemaError(
-                    f"the payload's field {field.name} is {field.type.sql()} in {place}, and {other.name} is "
-                    f"{other.type.sql()} in {other_place}",
-                    "one type for a name, in all topics",
-                    "Give one of the two another name, or the same type; or make a pipeline of its own for that topic.",
-                )
+                what = f"the payload's field {field.name} is {field.type.sql()} in {place}"
+                what += f", and {other.name} is {other.type.sql()} in {other_place}"
+                next_step = "Give one of the two another name, or the same type; or make a pipeline of its own for that topic."
+                raise SchemaError(what, "one type for a name, in all topics", next_step)
     leading = top.fields if top else ()
     added = [field for name, (_, field) in sorted(known.items()) if name not in {each.name.lower() for each in leading}]
     return Type(first.kind, first.name, fields=(*leading, *added))
@@ -231,7 +211,9 @@ class _Parser:
     def want(self, pattern: str) -> str:
         found = self.take(pattern)
         if found is None:
-            raise _no_list()
+            example = "id STRING, amount DOUBLE, tags ARRAY<STRING>"
+            next_step = f'Write it like "{example}"; quote odd names with `backticks`.'
+            raise SchemaError("this is no list of fields", "Spark DDL: names with types, separated by commas", next_step)
         return found
 
     def fields(self, level: int) -> tuple[Field, ...]:
@@ -240,8 +222,8 @@ class _Parser:
         while is_next:
             field = self._field(level)
             if found.setdefault(field.name.lower(), field) is not field:
-                next_step = "Rename one of the two: Delta cannot store both."
-                raise SchemaError(f"the field {field.name} stands twice", "each name once, whatever its case", next_step)
+                what, expected = f"the field {field.name} stands twice", "each name once, whatever its case"
+                raise SchemaError(what, expected, "Rename one of the two: Delta cannot store both.")
             is_next = self.take(",") is not None
         return tuple(found.values())
 
@@ -260,16 +242,16 @@ class _Parser:
 
     def _type(self, level: int) -> Type:
         if level > _MOST_LEVELS:
-            expected, next_step = f"at most {_MOST_LEVELS} levels", "Keep the inner part as STRING."
-            raise SchemaError("the types are nested too deep", expected, next_step)
+            raise SchemaError(
+                "the types are nested too deep", f"at most {_MOST_LEVELS} levels", "Keep the inner part as STRING."
+            )
         written = self.want(r"\w+")
         name = written.upper()
         if name in _NESTED:
             self.want("<")
             if name == "MAP":
                 if self._type(level + 1).name != "STRING":
-                    next_step = "The keys of a JSON object are text."
-                    raise SchemaError("the keys of a MAP are no strings", "MAP<STRING, ...>", next_step)
+                    raise SchemaError("the keys of a MAP are no strings", "MAP<STRING, ...>", "JSON has no other keys.")
                 self.want(",")
             fields = self.fields(level + 1) if name == "STRUCT" else ()
             found = Type(_NESTED[name], of=None if fields else self._type(level + 1), fields=fields)
@@ -286,14 +268,6 @@ class _Parser:
             expected = f"at most {_MOST_DIGITS} digits, and no more behind the point than there are"
             raise SchemaError(f"DECIMAL({precision},{scale}) cannot be", expected, "For example DECIMAL(18,2).")
         return precision, scale
-
-
-def _no_list() -> SchemaError:
-    return SchemaError(
-        "this is no list of fields",
-        "Spark DDL: names with types, separated by commas",
-        'Write it like "id STRING, amount DOUBLE, tags ARRAY<STRING>"; quote odd names with `backticks`.',
-    )
 
 
 def _no_type(written: str) -> SchemaError:

@@ -8,19 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
-from lakehouse.settings.base import (
-    Flag,
-    Model,
-    SecretText,
-    SettingError,
-    Text,
-    Whole,
-    from_config_folder,
-    is_uri,
-    matching,
-    nearest,
-    setting,
-)
+from lakehouse.settings.base import Flag, Model, SecretText, SettingError, Text, Whole, from_config_folder, nearest, setting
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.gate import Gate, UserExpectation
 from lakehouse.settings.gold import Gold
@@ -30,7 +18,7 @@ from lakehouse.settings.policies import Policies
 from lakehouse.settings.registry import Registry
 from lakehouse.settings.secrets import HIDES_SECRETS, Secret, in_uri
 from lakehouse.settings.watch import Alerts, Watch
-from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, scheme
+from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, is_uri, scheme
 
 __all__ = ["Extractor", "Gate", "Gold", "Kafka", "LakehouseSettings", "Maintenance", "Policies", "Registry", "Settings"]
 __all__ += ["Alerts", "StorageSettings", "UserExpectation", "ValueFormat"]
@@ -57,9 +45,7 @@ class StorageSettings(Model):
     secret_access_key: SecretText | None = setting(None, "its secret, as a reference", "${env:LAKE_SECRET_ACCESS_KEY}")
     session_token: SecretText | None = setting(None, "the token of temporary credentials", "${env:LAKE_SESSION_TOKEN}")
     single_writer: Flag = setting(False, "commit without put-if-absent: only where nobody else ever writes", True)
-    account_key: SecretText | None = setting(
-        None, "Azure: the storage account's key, as a reference", "${env:LAKE_ACCOUNT_KEY}"
-    )
+    account_key: SecretText | None = setting(None, "Azure: the account's key, as a reference", "${env:LAKE_ACCOUNT_KEY}")
     tenant_id: Text | None = setting(None, "Azure: the tenant of a service principal", "${env:LAKE_TENANT_ID}")
     client_id: Text | None = setting(None, "Azure: the service principal", "${env:LAKE_CLIENT_ID}")
     client_secret: SecretText | None = setting(None, "Azure: its secret, as a reference", "${env:LAKE_CLIENT_SECRET}")
@@ -93,17 +79,15 @@ class LakehouseSettings(Model):
     """Where the tables are: either folders under a root, or tables in a catalog's schema."""
 
     root: Root | None = setting(None, "a folder or URI; relative to the config file's folder", "./lakehouse")
-    catalog: Identifier | None = setting(None, "a catalog", "main")
-    schema_: Identifier | None = Field(default=None, alias="schema", description="its schema", examples=["tidemark"])
+    catalog: Identifier | None = setting(None, "a catalog: letters, digits, _ and -", "main")
+    schema_: Identifier | None = Field(
+        default=None, alias="schema", description="its schema, as catalog", examples=["tidemark"]
+    )
     volume: Text | None = setting(
         None, "with a catalog: the folder for checkpoints and reports", "/Volumes/main/tidemark/tidemark", validate_default=True
     )
-    storage: StorageSettings | None = setting(
-        None, "with tables in an object store: how they are reached", {"endpoint": "https://minio:9000"}
-    )
-    metastore: Text | None = setting(
-        None, "with the catalog spark_catalog: its Hive Metastore, for sessions that Tidemark starts", "thrift://metastore:9083"
-    )
+    storage: StorageSettings | None = setting(None, "how an object store is reached", {"endpoint": "https://minio:9000"})
+    metastore: Text | None = setting(None, "with spark_catalog: its Hive Metastore", "thrift://metastore:9083")
 
     @field_validator("volume")
     @classmethod
@@ -134,8 +118,9 @@ class LakehouseSettings(Model):
             raise SettingError(what, expected, "Rename the folder, or choose another one.", at=(key,))
         if in_uri(uri):
             expected = "a URI without one, and the credentials in lakehouse.storage as references"
-            login = "access_key_id: '${env:LAKE_ACCESS_KEY_ID}', secret_access_key: '${env:LAKE_SECRET_ACCESS_KEY}'"
-            next_step = f"Write {{root: s3://bucket/lake, storage: {{{login}}}}}."
+            next_step = (
+                "Write {root: s3://bucket/lake, storage: {access_key_id: '${env:ID}', secret_access_key: '${env:KEY}'}}."
+            )
             raise SettingError("the URI holds a login", expected, next_step, at=(key,))
         if self.storage is not None and self.root is not None and place not in STORE_SCHEMES:
             expected = "storage only with a root in one: s3://, abfss:// or gs://"
@@ -152,9 +137,8 @@ class LakehouseSettings(Model):
         servers = [] if self.metastore is None else self.metastore.split(",")
         if servers and (self.catalog != SESSION_CATALOG or not all(each.startswith("thrift://") for each in servers)):
             expected = f"thrift://host:port, or several with commas between, with catalog: {SESSION_CATALOG}"
-            example = f"{{catalog: {SESSION_CATALOG}, schema: tidemark, metastore: 'thrift://metastore:9083'}}"
-            what = "this is no metastore of Spark's own catalog"
-            raise SettingError(what, expected, f"Write {example}.", at=("metastore",))
+            next_step = f"Write {{catalog: {SESSION_CATALOG}, schema: tidemark, metastore: 'thrift://metastore:9083'}}."
+            raise SettingError("this is no metastore of Spark's own catalog", expected, next_step, at=("metastore",))
         return self
 
     @property
@@ -184,9 +168,7 @@ def _avro_schema(given: str, info: ValidationInfo) -> str:
 
 def _descriptor(given: str, info: ValidationInfo) -> str:
     """Return the descriptor set as text, read from its file unless it is the text itself."""
-    expected = (
-        "the file that protoc writes with --include_imports and --descriptor_set_out, with at most 1,000,000 bytes of types"
-    )
+    expected = "the file that protoc writes with --include_imports and --descriptor_set_out"
     try:
         if given.startswith(protobuf_schema.AS_TEXT):
             found = protobuf_schema.read(given)
@@ -225,23 +207,15 @@ class ValueFormat(Model):
     max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(
         16_777_216, "the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"
     )
-    undecodable: Literal["quarantine", "accept"] = setting(
-        "quarantine", "what a record gets whose value is not of that format: quarantine or accept", "accept"
-    )
+    undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what a value of no such format gets", "accept")
     avro_schema: Annotated[Text, AfterValidator(_avro_schema)] | None = setting(
         None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"
     )
     descriptor: Annotated[Text, AfterValidator(_descriptor)] | None = setting(
         None, "for protobuf without a registry: the descriptor set that protoc writes, its file", "incident.desc"
     )
-    message: Text | None = setting(
-        None, "for protobuf without a registry: the full name of the message that all values are", "shop.Incident"
-    )
-    registry: Registry | None = setting(
-        None,
-        "for json, avro and protobuf: the schema registry, if each value begins with the id of its schema",
-        "{url: https://registry.example.org:8081}",
-    )
+    message: Text | None = setting(None, "for protobuf without a registry: the full name of the message", "shop.Incident")
+    registry: Registry | None = setting(None, "the registry of the values' schemas", "{url: https://registry.example.org:8081}")
 
     @field_validator("schema_")
     @classmethod
@@ -265,33 +239,28 @@ class ValueFormat(Model):
             lacks = " nor ".join(" and ".join(each) for each in _DECODERS[self.format])
             raise SettingError(
                 f"{self.format} with {' and '.join(given) or f'neither {lacks}'}",
-                "avro_schema or registry for avro, descriptor and message or registry for protobuf, registry or "
-                "nothing for json, nothing for text",
-                "Keep registry where each value begins with the id of its schema, and avro_schema, or descriptor and "
-                "message, where none does.",
+                "registry, else avro_schema for avro, descriptor and message for protobuf, nothing for json; nothing for text",
+                "Keep registry if each value begins with an id, and avro_schema, or descriptor and message, where none does.",
             )
         wanted = payload_schema.of(self.schema_)
-        if self.avro_schema is not None and (wrong := avro_schema.misfit(self.avro_schema, wanted)):
-            what = f"no value of avro_schema can be decoded into the fields of schema: {wrong}"
+        wrong = self.avro_schema and avro_schema.misfit(self.avro_schema, wanted)
+        if self.descriptor and self.message:
+            wrong = protobuf_schema.misfit(self.descriptor, self.message, wanted)
+        if wrong:
+            key = "message" if self.message else "avro_schema"
+            what = f"no value of {key} can be decoded into the fields of schema: {wrong}"
             expected = "fields that the values have, of types that hold what was written"
             next_step = "Correct one of the two; docs/formats.md has the types."
-            raise SettingError(what, expected, next_step, at=("avro_schema",))
-        if self.descriptor and self.message and (wrong := protobuf_schema.misfit(self.descriptor, self.message, wanted)):
-            what = f"no value can be decoded by descriptor and message into the fields of schema: {wrong}"
-            expected = "a message of the descriptor set, with fields of types that hold what was written"
-            next_step = "Correct one of the three; docs/formats.md has the types."
-            raise SettingError(what, expected, next_step, at=("message",))
+            raise SettingError(what, expected, next_step, at=(key,))
         return self
 
 
 def _refuse_key(given: Any) -> Any:
     if given == "key" or (isinstance(given, dict) and "key" in given):
-        raise SettingError(
-            "the record key cannot be the sequence: ever-new keys scatter a stream over the partitions, and its order is lost",
-            "a sequence in a header or in the value; the key says whose record it is, and so its partition",
-            "Put the sequence into a header ({header: seq}) or into the value ({json: $.seq}).",
-            at=("key",) if isinstance(given, dict) else (),
-        )
+        what = "the record key cannot be the sequence: new keys scatter a stream over the partitions, and its order is lost"
+        expected, at = "a sequence in a header or in the value", ("key",) if isinstance(given, dict) else ()
+        next_step = "Put the sequence into a header ({header: seq}) or into the value ({json: $.seq})."
+        raise SettingError(what, expected, next_step, at=at)
     return given
 
 
@@ -313,61 +282,40 @@ class Topic(Model):
     sequence: NotKey | None = setting(None, "where the sequence of the topic's records is", "{json: $.id}")
     producer: NotOffset | None = setting(None, "their producer; null for none", "{header: producer}")
     epoch: NotOffset | None = setting(None, "their epoch; null for none", "{header: epoch}")
-    value: ValueFormat | None = setting(
-        None,
-        "how their values are decoded; a key of it that is missing is as in value, null decodes none",
-        '{schema: "id STRING"}',
-    )
+    value: ValueFormat | None = setting(None, "their format; missing keys are as in value", '{schema: "id STRING"}')
 
     @property
     def given(self) -> dict[str, Any]:
         """The topic's own settings. Every topic has a sequence, so a null there counts as missing."""
-        names = [name for name in type(self).model_fields if name in self.model_fields_set]
-        return {name: each for name in names if (each := getattr(self, name)) is not None or name != "sequence"}
+        own = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        return {name: each for name, each in own.items() if each is not None or name != "sequence"}
 
 
-PipelineName = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}",
-        "this is no name of a pipeline",
-        "at most 100 letters, digits and _ . -, not starting with a point or hyphen",
-        "For example pipeline: incidents",
-    ),
-    HIDES_SECRETS,
-]
+PipelineName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"), HIDES_SECRETS]
 
 
 class Silver(Model):
     """How much of Bronze a load of Silver takes."""
 
-    max_records_per_load: Whole | None = setting(
-        20_000_000,
-        "the records above which a load is cut into several, between commits of Bronze; null for any number",
-        "5000000",
-    )
+    max_records_per_load: Whole | None = setting(20_000_000, "above it, a load is split; null for any number", "5000000")
 
 
 class Settings(Model):
     """All settings of one pipeline."""
 
-    pipeline: PipelineName = setting(..., "the pipeline's name, also the idempotency key of its writes", "incidents")
+    pipeline: PipelineName = setting(..., "its name: a letter, digit or _, then up to 99 of these, . or -", "incidents")
     kafka: Kafka = setting(..., "where the records come from", "{bootstrap_servers: localhost:9092, topics: [incidents]}")
     lakehouse: LakehouseSettings = setting(..., "where the tables are", "{root: ./lakehouse}")
-    sequence: NotKey = setting(
-        ..., "where a record's sequence is: one of header, value, json, field, bytes, offset, custom", "{header: seq}"
-    )
+    sequence: NotKey = setting(..., "one of header, value, json, field, bytes, offset, custom", "{header: seq}")
     producer: NotOffset | None = setting(None, "a record's producer", "{header: producer}")
     epoch: NotOffset | None = setting(None, "a record's epoch", "{header: epoch}")
     value: ValueFormat | None = setting(None, "how values are decoded", "{format: text}", validate_default=True)
-    topics: dict[str, Topic] = setting({}, "single topics that are read otherwise", "{orders: {sequence: {json: $.id}}}")
+    topics: dict[str, Topic] = setting({}, "the settings of single topics", "{orders: {sequence: {json: $.id}}}")
     policies: Policies = setting(Policies, "what happens to records that are not simply new", "{late: accept}")
     silver: Silver = setting(Silver, "how much of Bronze a load of Silver takes", "{max_records_per_load: 5000000}")
     gate: Gate = setting(Gate, "what a load must hold to reach Gold", "{data_docs: true}")
     gold: Gold = setting(Gold, "what is published in addition to the built-in tables", "{models: []}")
-    maintenance: Maintenance = setting(
-        Maintenance, "how long old versions stay, and how large files get", "{retain_hours: 336}"
-    )
+    maintenance: Maintenance = setting(Maintenance, "how long old versions stay, how large files get", "{retain_hours: 336}")
     watch: Watch = setting(Watch, "metrics and alerts; off unless named", "{metrics_file: tidemark.prom}")
 
     @field_validator("value")
@@ -380,14 +328,18 @@ class Settings(Model):
     @classmethod
     def _inherit_value(cls, given: Any, info: ValidationInfo) -> Any:
         if isinstance(given, list):
-            expected = "a mapping: how single topics are read that are read otherwise"
             next_step = "It belongs elsewhere: kafka.topics. Write this key like {orders: {sequence: {json: $.id}}}."
-            raise SettingError("this is a list of topics", expected, next_step)
+            raise SettingError("this is a list of topics", "a mapping: the settings of single topics", next_step)
         if not isinstance(given, dict):
             return given
         top = info.data.get("value")
         inherited = {} if top is None else {type(top).key_of(name): getattr(top, name) for name in top.model_fields_set}
-        return {topic: _over(inherited, own) for topic, own in given.items()}
+        found = dict(given)
+        for topic, own in given.items():
+            value = own.get("value") if isinstance(own, dict) else None
+            if isinstance(value, dict):
+                found[topic] = {**own, "value": {**inherited, **value}}
+        return found
 
     @field_validator("topics")
     @classmethod
@@ -398,21 +350,16 @@ class Settings(Model):
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
             _require_values_with_fields(of_topic.get("value"), of_topic, at=(topic,))
-        for topic, own in topics.items():
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
-                expected = "one registry for all topics; only undecodable_ids may differ"
+                what, expected = f"it is another registry than that of {known[0]}", "one registry, up to undecodable_ids"
                 next_step = "Make a pipeline for each registry, with a root of its own."
-                what = f"it is another registry than that of {known[0]}"
                 raise SettingError(what, expected, next_step, at=(topic, "value", "registry"))
         values = [topics[topic].given.get("value", top) if topic in topics else top for topic in read]
         if topics and None in values and any(each is not None and each.format == "text" for each in values):
-            raise SettingError(
-                "some topics are decoded into text, and others not at all",
-                "text in all topics, or in none; topics without decoding only together with topics that have fields",
-                "Decode all as text, or make a pipeline of its own for those topics: without fields, a null payload "
-                "would say that a value could not be decoded.",
-            )
+            # Without fields, a null payload would say that a value could not be decoded.
+            what, expected = "some topics are decoded into text, and others not at all", "text in all topics, or in none"
+            raise SettingError(what, expected, "Decode all as text, or make a pipeline of its own for those topics.")
         _payload(top, topics)
         return topics
 
@@ -421,11 +368,9 @@ class Settings(Model):
     def _state_has_a_place(cls, watch: Watch, info: ValidationInfo) -> Watch:
         place = info.data.get("lakehouse")
         if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
-            raise SettingError(
-                "what a run leaves for the next one cannot be kept beside these tables, which only the session reaches",
-                "state_file as well",
-                "Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
-            )
+            what = "only Spark reaches these tables, so their place cannot hold what a run keeps for the next one"
+            next_step = "Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}."
+            raise SettingError(what, "state_file as well", next_step)
         return watch
 
     @field_validator("policies")
@@ -460,25 +405,15 @@ def _require_read_topics(topics: Mapping[str, Any], info: ValidationInfo, at: tu
         if topic not in read:
             near = nearest(topic, [known for known in read if not isinstance(known, Secret)])
             next_step = f"Did you mean {near}?" if near else "Add it to kafka.topics, or remove it here."
-            what = "kafka.topics does not name this topic"
-            raise SettingError(what, "a topic of kafka.topics", next_step, at=(*at, topic))
+            raise SettingError("kafka.topics does not name this topic", "one of its topics", next_step, at=(*at, topic))
 
 
 def _require_values_with_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
     if read and (value is None or value.format not in {"avro", "protobuf"}):
-        raise SettingError(
-            f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither",
-            "value: {format: avro, ...} or value: {format: protobuf, ...}",
-            "Write json for a path into JSON, or say how the values are written.",
-            at=at,
-        )
-
-
-def _over(inherited: Mapping[str, Any], own: Any) -> Any:
-    """Return a topic with the keys of `value` that it does not name."""
-    value = own.get("value") if isinstance(own, dict) else None
-    return {**own, "value": {**inherited, **value}} if isinstance(value, dict) else own
+        what = f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither"
+        next_step = "Write json for a path into JSON, or say how the values are written."
+        raise SettingError(what, "value: {format: avro, ...} or value: {format: protobuf, ...}", next_step, at=at)
 
 
 def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:

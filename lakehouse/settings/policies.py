@@ -11,9 +11,7 @@ from lakehouse.settings.base import Flag, Model, Whole, setting
 class TopicPolicies(Model):
     """The policies of one topic. Under `policies.topics`, missing keys are inherited from `policies`."""
 
-    late: Literal["quarantine", "accept", "drop"] = setting(
-        "quarantine", "what a late record gets: quarantine, accept or drop", "quarantine"
-    )
+    late: Literal["quarantine", "accept", "drop"] = setting("quarantine", "what a late record gets", "quarantine")
     max_jump: Whole | None = setting(None, "the largest believed step above a watermark; null for any", "1000000")
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
         0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"

@@ -11,14 +11,14 @@ import binascii
 import importlib
 import struct
 from collections import deque
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from lakehouse.settings import avro_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
@@ -58,8 +58,8 @@ _TAKES = {
     "FLOAT": ("float",),
     "DOUBLE": (*_SMALL, *_SMALL_UNSIGNED, "float", "double"),
 }
-_OTHERS = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
-_WELL_KNOWN = {f"google/protobuf/{name}.proto": name for name in (*_OTHERS, "wrappers")}
+_GOOGLES = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers"
+_WELL_KNOWN = {f"google/protobuf/{name}.proto" for name in _GOOGLES.split()}
 _MOMENT = ".google.protobuf.Timestamp"
 _WRAPPERS = {
     f".google.protobuf.{name}Value": name.lower()
@@ -74,10 +74,14 @@ class ProtobufSchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a descriptor set, each after its imports, the main one last; and messages by full name (`.shop.Order`)."""
+    """The files of a descriptor set, each after its imports, the main one last."""
 
     files: Sequence[FileDescriptorProto]
-    messages: Mapping[str, DescriptorProto] = field(default_factory=dict)
+
+    @cached_property
+    def messages(self) -> dict[str, DescriptorProto]:
+        """The messages by full name (`.shop.Order`)."""
+        return {name: each for file in self.files for _, name, each in _messages(file)}
 
     @property
     def text(self) -> str:
@@ -93,20 +97,16 @@ class Files:
 
     def of(self, message: str) -> Files:
         """Return a message's file and its imports; raise a `ProtobufSchemaError` if there is no such message."""
-        held = next((each for each in self.files if f".{message}" in _names(each)), None)
+        held = next((file for file in self.files if any(name == f".{message}" for _, name, _ in _messages(file))), None)
         if held is None:
-            found = (each for file in reversed(self.files) for each in _names(file).items())
-            known = [name[1:] for name, each in found if not each.options.map_entry and not name.startswith(".google.")]
+            found = [(name[1:], each) for file in reversed(self.files) for _, name, each in _messages(file)]
+            known = [name for name, each in found if not each.options.map_entry and not name.startswith("google.")]
             named = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
             raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {named or 'none at all'}")
         needed = {held.name}
         for each in reversed(self.files):  # each is after those that it imports
             needed |= {*each.dependency} if each.name in needed else set()
-        return _files([*(each for each in self.files if each.name in needed and each is not held), held])
-
-
-def _files(files: Sequence[FileDescriptorProto]) -> Files:
-    return Files(files, {name: each for file in files for name, each in _names(file).items()})
+        return Files([*(each for each in self.files if each.name in needed and each is not held), held])
 
 
 def _messages(file: FileDescriptorProto) -> Iterator[tuple[str, str, DescriptorProto]]:
@@ -117,10 +117,6 @@ def _messages(file: FileDescriptorProto) -> Iterator[tuple[str, str, DescriptorP
         path, name, each = found.popleft()
         yield path, name, each
         found += [(f"{path}.{nth}", f"{name}.{inner.name}", inner) for nth, inner in enumerate(each.nested_type)]
-
-
-def _names(file: FileDescriptorProto) -> dict[str, DescriptorProto]:
-    return {name: each for _, name, each in _messages(file)}
 
 
 def described(content: bytes) -> Files:
@@ -157,7 +153,7 @@ def of_files(given: Sequence[FileDescriptorProto]) -> Files:
         files.append(_strict(known))
     if sum(each.ByteSize() for each in files) > _MOST_BYTES:
         raise ProtobufSchemaError(f"its files have more than {_MOST_BYTES:,} bytes")
-    found = _files(files)
+    found = Files(files)
     if len(found.messages) > _MOST_MESSAGES:
         raise ProtobufSchemaError(f"it has more than {_MOST_MESSAGES:,} messages")
     return found
@@ -165,17 +161,14 @@ def of_files(given: Sequence[FileDescriptorProto]) -> Files:
 
 def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
     """Return the files after those of Google's that they import and that are not there."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
     there, found, open_files = {each.name for each in given}, [], list(given)
     while open_files:
         for name in open_files.pop().dependency:
             if name not in there and name in _WELL_KNOWN:
                 there.add(name)
-                module = importlib.import_module(f"google.protobuf.{_WELL_KNOWN[name]}_pb2")
-                known = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-                found.append(known)
-                open_files.append(known)
+                module = importlib.import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
+                found.append(type(given[0]).FromString(module.DESCRIPTOR.serialized_pb))
+                open_files.append(found[-1])
     return [*found, *given]
 
 
@@ -205,11 +198,9 @@ def _imports_first(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorP
 
 def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
     """Have every text checked to be UTF-8: otherwise Java replaces what is not."""
-    from google.protobuf.descriptor_pb2 import FeatureSet
-
     if file.syntax == "editions":
-        file.options.features.utf8_validation = FeatureSet.VERIFY
-        for message in _names(file).values():
+        file.options.features.utf8_validation = file.options.features.VERIFY
+        for _, _, message in _messages(file):
             for each in (*message.field, *message.extension):
                 each.options.features.ClearField("utf8_validation")
     elif file.syntax != "proto3":
@@ -309,9 +300,7 @@ def _scalars(message: DescriptorProto) -> dict[int, str]:
 
 
 def _kind(given: FieldDescriptorProto) -> str:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
-
-    return str(FieldDescriptorProto.Type.Name(given.type)).removeprefix("TYPE_").lower()
+    return str(given.Type.Name(given.type)).removeprefix("TYPE_").lower()
 
 
 def _type_in_words(given: FieldDescriptorProto) -> str:

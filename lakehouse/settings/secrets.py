@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, GetCoreSchemaHandler, SecretStr
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 MASK = "********"
@@ -22,11 +22,7 @@ _SHORTEST = 4
 
 
 class Secret(str):
-    """Text from a reference, masked in its repr. `parts` are the referenced values, which a log line may hold alone.
-
-    >>> Secret("host:9092", parts=("host",))
-    '********'
-    """
+    """Text from a reference, masked in its repr. `parts` are the referenced values, which a log line may hold alone."""
 
     __slots__ = ("parts",)
     parts: tuple[str, ...]
@@ -95,7 +91,7 @@ def mask(value: object) -> object:
     >>> mask({"a": [Secret("x"), 1], "b": "s3://id:pass@bucket/lake"})
     {'a': ['********', 1], 'b': 's3://********@bucket/lake'}
     """
-    if isinstance(value, (Secret, SecretStr)):
+    if isinstance(value, Secret):
         return MASK
     if isinstance(value, str):
         for start, end in reversed(in_uri(value)):
@@ -117,13 +113,7 @@ def smells_of_secret(name: str) -> bool:
 
 
 def secret_texts(value: object) -> set[str]:
-    """Return every secret text in a value, at any depth: whole secrets, their referenced parts, credentials in URIs.
-
-    >>> sorted(secret_texts({"a": (Secret("user=ada", parts=("ada",)), "plain")}))
-    ['ada', 'user=ada']
-    """
-    if isinstance(value, SecretStr):
-        value = Secret(value.get_secret_value(), getattr(value.get_secret_value(), "parts", ()))
+    """Return every secret text in a value, at any depth: whole secrets, their referenced parts, credentials in URIs."""
     if isinstance(value, Secret):
         return {text for text in (str(value), *value.parts) if text}
     if isinstance(value, str):

@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings.base import Model, SettingError, Text, Whole, from_config_folder, is_uri, matching, setting
+from lakehouse.settings.base import Model, SettingError, Text, Whole, from_config_folder, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret, smells_of_secret
+from lakehouse.uri import is_uri
 
 _OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
 """An argument that holds an option and its value: --name=value, name=value, -uvalue."""
@@ -28,32 +29,12 @@ def _url(text: str) -> str:
 
 def _local_file(path: str, info: ValidationInfo) -> str:
     if is_uri(path):
-        example = "/var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder."
-        raise SettingError("this is no file of this machine", "a path", f"For example {example}")
+        next_step = "For example /var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder."
+        raise SettingError("this is no file of this machine", "a path", next_step)
     return from_config_folder(path, info)
 
 
 LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_local_file), HIDES_SECRETS]
-HeaderName = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9!#$%&'*+.^_`|~-]+",
-        "this is no name of a header",
-        "letters, digits and hyphens",
-        "For example Authorization.",
-    ),
-]
-HeaderValue = Annotated[
-    str,
-    matching(
-        r"([!-~]([ -~]*[!-~])?)?",
-        "this cannot stand in a header",
-        "one line of ASCII, without spaces around it",
-        "Remove the line end or the other characters.",
-    ),
-    HIDES_SECRETS,
-    MASKED,
-]
 
 
 class Webhook(Model):
@@ -62,27 +43,25 @@ class Webhook(Model):
     url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_url), HIDES_SECRETS, MASKED] = setting(
         ..., "the address", "${env:ALERT_URL}"
     )
-    headers: dict[HeaderName, HeaderValue] = setting(
-        {}, "headers that go with it", "{Authorization: 'Bearer ${env:ALERT_TOKEN}'}"
-    )
+    headers: dict[str, Annotated[str, HIDES_SECRETS, MASKED]] = setting({}, "its headers", "{Authorization: '${env:AUTH}'}")
     timeout_seconds: Whole = setting(10, "how long an answer is waited for", "10")
 
     @field_validator("headers")
     @classmethod
-    def _hide_logins(cls, headers: dict[str, str]) -> dict[str, str]:
-        return {name: Secret.marked(value) if _tells_who(name) else value for name, value in headers.items()}
-
-
-def _tells_who(name: str) -> bool:
-    return smells_of_secret(name) or any(word in name.lower() for word in ("auth", "cookie", "session"))
+    def _check_and_hide(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+                what, expected = "this is no name of a header", "letters, digits and hyphens"
+                raise SettingError(what, expected, "For example Authorization.", at=(name,))
+            if not re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", value):
+                next_step = "Remove the line end or the other characters."
+                raise SettingError("this is no value of a header", "one line of ASCII, trimmed", next_step, at=(name,))
+        is_login = {name: re.search("auth|cookie|session", name.lower()) or smells_of_secret(name) for name in headers}
+        return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
 
 
 def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Mark the arguments that hold a password: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`.
-
-    >>> _without_passwords(("curl", "-u", "ada:hunter2", "--pass=x", "-v", "mail:"))
-    ('curl', '-u', '********', '********', '-v', 'mail:')
-    """
+    """Mark the arguments that hold a password: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
     marked = list(command)
     for place, argument in enumerate(command):
         before = command[place - 1] if place and command[place - 1].startswith("-") else ""
@@ -102,9 +81,7 @@ class Alerts(Model):
 
     webhook: Webhook | None = setting(None, "an address to post to", "{url: '${env:ALERT_URL}'}")
     mail_command: tuple[Annotated[Text, MASKED], ...] | None = setting(
-        None,
-        "a program and its arguments, a list; gets the text on its standard input, no shell",
-        "[mail, -s, Tidemark, ops@example.org]",
+        None, "a program and its arguments; it reads standard input", "[mail, -s, Tidemark, a@example.org]"
     )
     max_lag: Whole | None = setting(None, "the most offsets that Silver may be behind Kafka in a partition", "100000")
 
@@ -117,35 +94,26 @@ class Alerts(Model):
     @classmethod
     def _names_a_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if command == ():
-            next_step = "For example [sendmail, ops@example.org]."
-            raise SettingError("no program is named", "a program and its arguments", next_step)
+            raise SettingError("no program is named", "a program and its arguments", "For example [sendmail, ops@example.org].")
         return command and _without_passwords(command)
 
     @model_validator(mode="after")
     def _goes_somewhere(self) -> Self:
         if self.max_lag is not None and not self.is_on:
-            expected, next_step = "webhook or mail_command as well as max_lag", "Name one of them, or remove max_lag."
-            raise SettingError("a limit, and nobody to tell", expected, next_step, at=("max_lag",))
+            next_step = "Name one of them, or remove max_lag."
+            raise SettingError("max_lag without a receiver", "webhook or mail_command", next_step, at=("max_lag",))
         return self
 
 
 class Watch(Model):
     """Metrics and alerts of the pipeline."""
 
-    metrics_file: LocalFile | None = setting(
-        None,
-        "a file that gets Prometheus' text format after each run; relative to the config file's folder",
-        "/var/lib/node_exporter/tidemark.prom",
-    )
+    metrics_file: LocalFile | None = setting(None, "a file for Prometheus' agent", "/var/lib/node_exporter/tidemark.prom")
     metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(
         None, "the port on which `run --every` answers with the same", "9464"
     )
     metrics_host: Text = setting("127.0.0.1", "the address of that port", "10.0.0.5")
-    state_file: LocalFile | None = setting(
-        None,
-        "a file that keeps what a run found for the next run; by default next to the tables",
-        "/var/lib/tidemark/incidents.json",
-    )
+    state_file: LocalFile | None = setting(None, "a file kept for the next run", "/var/lib/tidemark/incidents.json")
     alerts: Alerts = setting(Alerts, "who is alerted", "{max_lag: 100000}")
 
     @property

@@ -18,10 +18,14 @@ def small_config(root: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def write_config(folder: Path, *, root: str, **more: Any) -> Path:
+def write_text(folder: Path, text: str) -> Path:
     file = folder / "tidemark.yml"
-    file.write_text(json.dumps(small_config(root, **more)), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     return file
+
+
+def write_config(folder: Path, *, root: str, **more: Any) -> Path:
+    return write_text(folder, json.dumps(small_config(root, **more)))
 
 
 def settings_of(run: Run, *, topics: Sequence[str] = ("t",), own: Mapping[str, Any] | None = None, **more: Any) -> Settings:

@@ -14,6 +14,7 @@ from lakehouse.config.load import ConfigMistakesError, load, redacted, show_yaml
 from lakehouse.config.sources import RESERVED
 from lakehouse.errors import ConfigError
 from lakehouse.settings.gate import Budget
+from tests.support.small_config import write_text
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
@@ -27,18 +28,12 @@ sequence: {header: seq}
 """
 
 
-def write(folder: Path, text: str) -> Path:
-    file = folder / "tidemark.yml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
 def test_the_documented_example_is_accepted_and_what_is_shown_of_it_loads_again(tmp_path: Path) -> None:
     example = PAGE.partition("```yaml\n")[2].partition("```")[0]
     sql = tmp_path / "sql" / "incidents_by_day.sql"
     sql.parent.mkdir()
     sql.write_text("SELECT 1")
-    settings = load(write(tmp_path, example), environ={"KAFKA_PASSWORD": "hunter2"})
+    settings = load(write_text(tmp_path, example), environ={"KAFKA_PASSWORD": "hunter2"})
     assert settings.lakehouse.root == str(tmp_path / "lakehouse")
     assert settings.gold.models[0].sql == sql
     assert settings.gate.budgets["late"].warn == 5
@@ -48,17 +43,17 @@ def test_the_documented_example_is_accepted_and_what_is_shown_of_it_loads_again(
 
     without_secret = re.sub(r"sasl\.jaas\.config: .*", "client.id: a", example)
     text = without_secret.replace("kafka:\n", "kafka:\n  max_offsets_per_trigger: null\n")
-    unlimited = load(write(tmp_path, text), environ={})
-    assert load(write(tmp_path, show_yaml(unlimited)), environ={}) == unlimited
+    unlimited = load(write_text(tmp_path, text), environ={})
+    assert load(write_text(tmp_path, show_yaml(unlimited)), environ={}) == unlimited
     assert yaml.safe_load(show_yaml(unlimited)) == redacted(unlimited)
 
 
 def test_policies_of_topics_are_shown_as_written_and_load_again(tmp_path: Path) -> None:
     own = {"orders.v1": {"max_jump": None}, "2024": {"late": "accept", "max_quarantined_share": 0.1}, "incidents": {}}
     text = MINIMAL.replace("[incidents]", "[incidents, orders.v1, 2024]")
-    settings = load(write(tmp_path, f"{text}policies: {json.dumps({'max_jump': 100, 'topics': own})}\n"), environ={})
+    settings = load(write_text(tmp_path, f"{text}policies: {json.dumps({'max_jump': 100, 'topics': own})}\n"), environ={})
     assert yaml.safe_load(show_yaml(settings))["policies"]["topics"] == own
-    again = load(write(tmp_path, show_yaml(settings)), environ={})
+    again = load(write_text(tmp_path, show_yaml(settings)), environ={})
     assert again == settings
     assert again.policies.topic_shares == {"2024": 0.1}
 
@@ -68,7 +63,7 @@ def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None
     environ = {"TIDEMARK_POLICIES__TOPICS__INCIDENTS__LATE": "accept", "TIDEMARK_POLICIES__MAX_JUMP": "9"}
     flags = {"orders.v1.max_jump": "null", "orders.v1.late": "drop", "Big": "{max_jump: 3}"}
     overrides = {f"policies.topics.{name}": value for name, value in flags.items()}
-    settings = load(write(tmp_path, text), environ=environ, overrides=overrides)
+    settings = load(write_text(tmp_path, text), environ=environ, overrides=overrides)
     assert {topic: (own.late, own.max_jump) for topic, own in settings.policies.topics.items()} == {
         "incidents": ("accept", 9),
         "orders.v1": ("drop", None),
@@ -77,11 +72,8 @@ def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("TIDEMARK_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TIDEMARK_PIPELINE", "from_env")
-    monkeypatch.setenv("TIDEMARK_KAFKA__BOOTSTRAP_SERVERS", "env:1")
-    settings = load(write(tmp_path, MINIMAL), overrides={"kafka.bootstrap_servers": "flag:1"})
+    monkeypatch.setattr(os, "environ", {"TIDEMARK_PIPELINE": "from_env", "TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"})
+    settings = load(write_text(tmp_path, MINIMAL), overrides={"kafka.bootstrap_servers": "flag:1"})
     assert (settings.pipeline, settings.kafka.bootstrap_servers) == ("from_env", "flag:1")
     assert settings.kafka.topics == ("incidents",)
 
@@ -108,14 +100,14 @@ FROM_OUTSIDE: list[tuple[dict[str, str], dict[str, str], str, object]] = [
 def test_variables_and_flags_are_yaml_where_text_is_not_wanted(
     tmp_path: Path, environ: dict[str, str], flags: dict[str, str], setting: str, value: object
 ) -> None:
-    settings = load(write(tmp_path, MINIMAL), environ=environ, overrides=flags)
+    settings = load(write_text(tmp_path, MINIMAL), environ=environ, overrides=flags)
     assert attrgetter(setting)(settings) == value
 
 
 def test_text_in_the_file_is_taken_as_written_and_anchors_are_understood(tmp_path: Path) -> None:
     text = MINIMAL.replace("[incidents]", "&t [123, on]").replace("{header: seq}", "{bytes: 4:12}")
     text = text.replace("localhost:9092", "localhost:9092\n  properties: {a.b: 0123, c.d: yes, e.f: true}")
-    settings = load(write(tmp_path, text + "gate: {expectations: [{expect_x: {value_set: *t}}]}\n"), environ={})
+    settings = load(write_text(tmp_path, text + "gate: {expectations: [{expect_x: {value_set: *t}}]}\n"), environ={})
     assert settings.kafka.topics == ("123", "on")
     assert settings.sequence.describe() == "bytes 4:12 (int64)"
     assert settings.kafka.properties == {"a.b": "0123", "c.d": "yes", "e.f": "true"}
@@ -124,7 +116,7 @@ def test_text_in_the_file_is_taken_as_written_and_anchors_are_understood(tmp_pat
 
 def test_all_mistakes_are_reported_together_with_their_lines(tmp_path: Path) -> None:
     text = MINIMAL.replace("localhost:9092", "localhost").replace("{header: seq}", "{header: seq, offset: true}")
-    file = write(tmp_path, text + "polices: {}\n")
+    file = write_text(tmp_path, text + "polices: {}\n")
     with pytest.raises(ConfigMistakesError) as raised:
         load(file, environ={"TIDEMARK_GATE__DATA_DOCS": "maybe"}, overrides={"policies.max_jump": "0"})
     assert {(mistake.key, mistake.place) for mistake in raised.value.mistakes} == {

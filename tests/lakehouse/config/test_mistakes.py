@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from lakehouse.config.load import ConfigMistakesError, load
 from lakehouse.settings.kafka import _OWNED, Kafka
+from tests.support.small_config import write_text
 
 BASE = {
     "pipeline": "pipeline: incidents",
@@ -53,7 +54,7 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("sequence", "Keep one", "{header: a, json: $.b}"),
     ("sequence.value", "For example value: utf8", "int16"),
     ("sequence.json", "$.meta.seq", "seq", "$.a..b"),
-    ("sequence.field", "Write it like seq or meta.seq", "a..b"),
+    ("sequence.field", "For example field: meta.seq", "a..b"),
     ("sequence.bytes", 'bytes: "0:8"', "'8:0'", "8"),
     ("sequence.offset", "For example offset: true", "false"),
     ("sequence.custom", "mypackage.sequences:from_payload", "mypackage.fn"),
@@ -104,7 +105,7 @@ EXPECTATIONS = [
 ]
 MODELS = [
     *(
-        (f"{{name: {name}, sql: here.sql}}", "0].name", "For example incidents_by_day")
+        (f"{{name: {name}, sql: here.sql}}", "0].name", "For example name: incidents_by_day")
         for name in ("by day", "_checkpoints", "_shadow", "_reports", "_watch", "_data_docs")
     ),
     ("{name: Gold_Latest, sql: here.sql}", "0].name", "another name"),
@@ -177,7 +178,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     # Extractors
     ("sequence: {bytes: '0:6', encoding: int64}", "sequence.encoding", '"0:8"'),
     ("sequence: {bytes: '0:8', encoding: int32}", "sequence.encoding", '"0:4"'),
-    ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only beside header or bytes"),
+    ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only with header or bytes"),
     ("sequence: {value: utf8, encoding: utf8}", "sequence.encoding", "{value: int64}"),
     # Value
     ("value: {format: json}", "value.schema", "id STRING, amount DOUBLE"),
@@ -207,12 +208,10 @@ MISTAKES: list[tuple[str, str, str]] = [
 
 
 def load_text(folder: Path, text: str, **outside: dict[str, str]) -> ConfigMistakesError:
-    file = folder / "tidemark.yml"
-    file.write_text(text, encoding="utf-8")
     for name, query in {"here": b"SELECT 1", "reflect": b"SELECT reflect('a.B', 'c')", "latin": b"\xe9"}.items():
         (folder / f"{name}.sql").write_bytes(query)
     with pytest.raises(ConfigMistakesError) as raised:
-        load(file, environ=outside.get("environ", {}), overrides=outside.get("overrides"))
+        load(write_text(folder, text), environ=outside.get("environ", {}), overrides=outside.get("overrides"))
     return raised.value
 
 

@@ -97,12 +97,12 @@ def laughs() -> dict[str, Any]:
     ],
 )
 def test_a_schema_that_no_value_is_decoded_by_says_why(text: str, why: str) -> None:
-    with pytest.raises(AvroSchemaError) as told:
+    with pytest.raises(AvroSchemaError) as raised:
         avro_schema.writer(text)
-    assert str(told.value) == why
+    assert str(raised.value) == why
 
 
-def test_a_writers_schema_is_made_anew_with_full_names_and_what_changes_the_bytes() -> None:
+def test_a_writers_schema_keeps_full_names_and_only_what_changes_the_bytes() -> None:
     enum = {"type": "enum", "name": "E", "symbols": ["A"]}
     given = record("R", "n.m", e={**enum, "default": "A", "doc": "d"}, f="E")
     given |= {"aliases": ["Old"], "odd": {"type": 1}}
@@ -115,7 +115,7 @@ def registered(name: str, *types: Any, namespace: str = "") -> str:
     return json.dumps(record(name, namespace, **{f"f{nth}": each for nth, each in enumerate(types)}))
 
 
-def test_types_of_other_schemas_are_put_in_where_they_are_first_named_and_named_from_then_on() -> None:
+def test_types_of_other_schemas_are_inlined_where_they_are_first_named() -> None:
     size = {"type": "enum", "name": "Size", "symbols": ["S"]}
     buyer = registered("Buyer", "Size", {"type": "map", "values": "Size"}, namespace="shop")
     order = registered("Order", ["null", "Size"], "shop.Buyer", {"type": "array", "items": "shop.Buyer"}, namespace="shop.sold")
@@ -132,7 +132,7 @@ def test_types_of_other_schemas_are_put_in_where_they_are_first_named_and_named_
     assert fastavro.parse_schema(given)
 
 
-def test_a_type_within_another_schema_is_known_too_and_a_schema_without_others_stays_as_it_is() -> None:
+def test_a_nested_type_of_another_schema_is_known_and_a_lone_schema_is_unchanged() -> None:
     outer = registered("Outer", record("Inner", n="int"), namespace="a")
     whole = json.loads(avro_schema.joined(registered("R", "a.Inner", "a.Outer"), [outer]))
     assert [each["type"]["name"] for each in whole["fields"]] == ["a.Inner", "a.Outer"]
@@ -142,7 +142,7 @@ def test_a_type_within_another_schema_is_known_too_and_a_schema_without_others_s
 
 
 @pytest.mark.parametrize(
-    ("text", "others", "told"),
+    ("text", "others", "why"),
     [
         (registered("R", "a.X"), [registered("Y", "int")], "no type a.X"),
         (registered("R", "Y"), [registered("Y", "R")], "no type R"),
@@ -151,6 +151,6 @@ def test_a_type_within_another_schema_is_known_too_and_a_schema_without_others_s
         (registered("R", *["Y"] * 101), [registered("Y", *["int"] * 100)], "more than 10,000 types"),
     ],
 )
-def test_what_cannot_be_joined_is_told(text: str, others: list[str], told: str) -> None:
-    with pytest.raises(avro_schema.AvroSchemaError, match=told):
+def test_schemas_that_cannot_be_joined_say_why(text: str, others: list[str], why: str) -> None:
+    with pytest.raises(avro_schema.AvroSchemaError, match=why):
         avro_schema.joined(text, others)

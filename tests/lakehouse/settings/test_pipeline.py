@@ -72,20 +72,15 @@ def test_an_extractor_knows_its_form_argument_and_encoding(given: dict[str, obje
     assert extractor.encoding == next((each for each in ("int32", "int64") if each in described), "utf8")
 
 
-SERVERS = ["localhost:9092", "a.b:1,c-d:65535", "a:1, b:2", "[::1]:9092", "SASL_SSL://broker:9092", "10.0.0.1:9092"]
-
-
 def test_kafka_takes_servers_and_topics_as_clients_do_and_partitions_as_text() -> None:
-    for servers in SERVERS:
+    for servers in ("localhost:9092", "a.b:1,c-d:65535", "a:1, b:2", "[::1]:9092", "SASL_SSL://broker:9092", "10.0.0.1:9092"):
         assert Kafka(bootstrap_servers=servers, topics=("t",)).bootstrap_servers == servers
     for name in ("kafka.v1", "a", "A_b-c.9", "x" * 249):
         assert Kafka(bootstrap_servers="b:1", topics=(name,)).topics == (name,)
     kafka = Kafka.model_validate({**KAFKA, "starting_offsets": {"incidents": {0: 5, "1": -2}}})
     assert kafka.starting_offsets == {"incidents": {"0": 5, "1": -2}}
-    for given, kept in (
-        ("2026-09-20T02:00+02:00", "2026-09-20T00:00:00+00:00"),
-        ({"incidents": "latest"}, {"incidents": "latest"}),
-    ):
+    starts = [("2026-09-20T02:00+02:00", "2026-09-20T00:00:00+00:00"), ({"incidents": "latest"}, {"incidents": "latest"})]
+    for given, kept in starts:
         assert Kafka.model_validate({**KAFKA, "starting_offsets": given}).starting_offsets == kept
 
 

@@ -18,7 +18,7 @@ from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret, smells_of_secret
 from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, planted, secret_keys
-from tests.support.small_config import write_config
+from tests.support.small_config import write_config, write_text
 
 SECRET = "hunter2-correct-horse"
 ENVIRON = {"PASSWORD": SECRET, "BROKER": "broker-of-the-vault:9092", "ROOT": "/hidden-lake"}
@@ -46,15 +46,9 @@ watch:
 HIDDEN = (SECRET, "broker-of-the-vault", "hidden-lake", "written-out-password")
 
 
-def config(folder: Path, text: str = CONFIG) -> Path:
-    file = folder / "tidemark.yml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load(config(tmp_path), environ=ENVIRON)
+    return load(write_text(tmp_path, CONFIG), environ=ENVIRON)
 
 
 def test_the_client_and_the_tables_get_the_real_values(settings: Settings) -> None:
@@ -186,14 +180,14 @@ def require_hidden(error: ConfigError) -> None:
 def test_no_error_shows_a_secret(tmp_path: Path, old: str, new: str) -> None:
     assert old in CONFIG
     with pytest.raises(ConfigError) as raised:
-        load(config(tmp_path, CONFIG.replace(old, new)), environ=ENVIRON)
+        load(write_text(tmp_path, CONFIG.replace(old, new)), environ=ENVIRON)
     require_hidden(raised.value)
 
 
 @pytest.mark.parametrize("name", ["TIDEMARK_PASSWORD", "TIDEMARK_KAFKA__PASWORD", *map(variable_name, all_keys())])
 def test_a_secret_in_any_variable_is_taken_or_refused_without_being_shown(tmp_path: Path, name: str) -> None:
     try:
-        settings = load(config(tmp_path), environ={**ENVIRON, name: "${env:PASSWORD}"})
+        settings = load(write_text(tmp_path, CONFIG), environ={**ENVIRON, name: "${env:PASSWORD}"})
     except ConfigMistakesError as error:
         require_hidden(error)
     else:
@@ -201,7 +195,7 @@ def test_a_secret_in_any_variable_is_taken_or_refused_without_being_shown(tmp_pa
 
 
 def test_a_password_of_digits_set_by_variable_keeps_its_zeros_and_is_masked(tmp_path: Path) -> None:
-    settings = load(config(tmp_path), environ={**ENVIRON, "TIDEMARK_KAFKA__PROPERTIES__SSL_KEY_PASSWORD": "00420"})
+    settings = load(write_text(tmp_path, CONFIG), environ={**ENVIRON, "TIDEMARK_KAFKA__PROPERTIES__SSL_KEY_PASSWORD": "00420"})
     assert settings.kafka.client_properties()["ssl.key.password"] == "00420"
     assert "420" not in repr(settings)
 
@@ -214,7 +208,7 @@ def test_a_literal_reference_is_written_with_two_dollars() -> None:
 def test_a_databricks_secret_is_read_there_and_elsewhere_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = CONFIG.replace("client.id: ${env:PASSWORD}", "client.id: ${secret:kafka/password}")
     with pytest.raises(ConfigMistakesError, match="works only there") as raised:
-        load(config(tmp_path, text), environ=ENVIRON)
+        load(write_text(tmp_path, text), environ=ENVIRON)
     assert "${env:NAME}" in raised.value.mistakes[0].next_step
 
     scopes = {("kafka", "password"): SECRET}
@@ -223,8 +217,8 @@ def test_a_databricks_secret_is_read_there_and_elsewhere_a_mistake(tmp_path: Pat
     for name in ("databricks", "databricks.sdk"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
-    settings = load(config(tmp_path, text), environ=ENVIRON)
+    settings = load(write_text(tmp_path, text), environ=ENVIRON)
     assert settings.kafka.client_properties()["client.id"] == SECRET
     assert SECRET not in repr(settings)
     with pytest.raises(ConfigMistakesError, match="cannot be read \\(KeyError\\)"):
-        load(config(tmp_path, text.replace("kafka/password", "kafka/none")), environ=ENVIRON)
+        load(write_text(tmp_path, text.replace("kafka/password", "kafka/none")), environ=ENVIRON)

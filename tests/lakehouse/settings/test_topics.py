@@ -45,7 +45,7 @@ def test_a_null_takes_away_what_the_others_have_and_is_shown() -> None:
     assert configs.parse(configs.show_yaml(settings), Path("tidemark.yml"), environ={}) == settings
 
 
-def test_only_topics_that_differ_have_sources_of_their_own_and_the_others_keep_their_fingerprint() -> None:
+def test_only_topics_that_differ_have_their_own_sources_and_fingerprint() -> None:
     alone = Sources.of(of({}))
     settings = of({"orders": {"sequence": {"header": "seq"}}, "payments": {"producer": None}})
     sources = Sources.of(settings)
@@ -55,7 +55,7 @@ def test_only_topics_that_differ_have_sources_of_their_own_and_the_others_keep_t
     assert sources == Sources.of(of(dict(reversed(settings.model_dump(exclude_unset=True)["topics"].items()))))
 
 
-def test_the_place_of_a_field_does_not_depend_on_the_order_of_topics_nor_on_which_there_are() -> None:
+def test_the_position_of_a_field_does_not_depend_on_the_order_or_set_of_topics() -> None:
     two = {"stock.v1": {"value": {"schema": "z INT, b INT"}}, "orders": {"value": {"schema": "b INT, m INT"}}}
     own = {name: {"value": {"format": "json", **each["value"]}} for name, each in two.items()}
     kinds = [of(each, value=None).payload for each in (own, dict(reversed(own.items())), {"stock.v1": own["stock.v1"]})]

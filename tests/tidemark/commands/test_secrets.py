@@ -16,7 +16,7 @@ from lakehouse.config.sources import variable_name
 from lakehouse.run import schema_registry
 from tests.docs.reference import leaves
 from tests.support.planted import FORMS, IN_A_FOLDER, PLANTED, SECTIONS, VARIABLE, places, planted, secret_keys
-from tests.support.small_config import small_config
+from tests.support.small_config import small_config, write_text
 from tidemark.commands.commands import app, main
 from tidemark.process import exit_codes
 
@@ -62,8 +62,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     def run_command(config: dict[str, Any], *words: str) -> Said:
-        file = tmp_path / "tidemark.yml"
-        file.write_text(json.dumps(config), encoding="utf-8")
+        file = write_text(tmp_path, json.dumps(config))
         capsys.readouterr()
         exit_codes.known_secrets.clear()  # as in a process that has read no config yet
         code = main([*words, "--config", str(file)])
