@@ -5,8 +5,8 @@ After a commit Delta queries the table's state only when the next append with a 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakehouse.delta.errors import SPARK_ERRORS
@@ -19,27 +19,17 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 
-Prefetch: TypeAlias = "Callable[[Sequence[Table]], None]"
+Prefetch: TypeAlias = "Callable[[Sequence[Table]], object]"
 """Starts to compute the snapshots of tables."""
 
 
 @contextmanager
 def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
     """Yield a function that computes snapshots while the block runs. It ignores errors: they recur at the table's write."""
-    threads: list[Thread] = []
 
-    def prefetch(tables: Sequence[Table]) -> None:
-        for table in tables:
-            threads.append(Thread(target=_ask, args=(spark, table), daemon=True))
-            threads[-1].start()
+    def describe(table: Table) -> None:
+        with suppress(*SPARK_ERRORS):
+            spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()
 
-    try:
-        yield prefetch
-    finally:
-        for thread in threads:
-            thread.join()
-
-
-def _ask(spark: SparkSession, table: Table) -> None:
-    with suppress(*SPARK_ERRORS):
-        spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()
+    with ThreadPoolExecutor() as pool:
+        yield lambda tables: pool.map(describe, tables)
