@@ -17,7 +17,6 @@ from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars, platform
 from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
-from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +62,16 @@ _OWN = {
 
 _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
 """Commits in a folder that overwrite nothing, and no process started for each file. See `LocalFiles.java`."""
+
+AVRO_LIMITS = {
+    "org.apache.avro.limits.bytes.maxLength": 16_777_216,
+    "org.apache.avro.limits.string.maxLength": 16_777_216,
+    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
+}
+"""Properties of the JVM: the most bytes of a text, and the most items of a list or map. Without them, ten bytes of Avro that
+name a list of two billion items end the JVM."""
+
+AVRO_OPTIONS = " ".join(f"-D{name}={most}" for name, most in AVRO_LIMITS.items())
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
@@ -150,19 +159,6 @@ def open_session(
     return spark
 
 
-@contextlib.contextmanager
-def no_file_relations(spark: SparkSession) -> Iterator[None]:
-    """In a session started here, keep Spark from resolving a file as a table (``text.`/etc/hostname` ``)."""
-    if platform.brings_session():
-        yield
-        return
-    spark.conf.set("spark.sql.runSQLOnFiles", "false")
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
-
-
 def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_short: bool) -> SparkSession:
     running = _running()
     # Started by another caller. It takes those of our settings that can still be changed, and would be broken by them.
@@ -216,7 +212,7 @@ def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
         "spark.driver.extraJavaOptions": " ".join(
             [
-                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
+                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", AVRO_OPTIONS),
                 *(FIRST_COMPILER if is_short else SECOND_COMPILER_LATE),
                 *class_archive.jvm_options(),
             ]

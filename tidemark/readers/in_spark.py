@@ -13,8 +13,7 @@ from lakehouse.contracts import views
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import TidemarkError, headline
-from lakehouse.spark.only_tables import beyond_tables
-from lakehouse.spark.session import no_file_relations
+from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
 from tidemark.readers.answer import FETCHED_ROWS, Answer
