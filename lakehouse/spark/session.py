@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars, platform
-from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE
+from lakehouse.machine.java import AVRO_OPTIONS, FIRST_COMPILER, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
 if TYPE_CHECKING:
@@ -62,16 +62,6 @@ _OWN = {
 
 _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
 """Commits in a folder that overwrite nothing, and no process started for each file. See `LocalFiles.java`."""
-
-AVRO_LIMITS = {
-    "org.apache.avro.limits.bytes.maxLength": 16_777_216,
-    "org.apache.avro.limits.string.maxLength": 16_777_216,
-    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
-}
-"""Properties of the JVM: the most bytes of a text, and the most items of a list or map. Without them, ten bytes of Avro that
-name a list of two billion items end the JVM."""
-
-AVRO_OPTIONS = " ".join(f"-D{name}={most}" for name, most in AVRO_LIMITS.items())
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""

@@ -11,9 +11,9 @@ from pyspark.sql.types import BinaryType, StringType
 from lakehouse.errors import ToolError, headline
 from lakehouse.extract.protobuf import MESSAGE_PATH, TO_AVRO
 from lakehouse.machine import jars
+from lakehouse.machine.java import AVRO_LIMITS, AVRO_OPTIONS
 from lakehouse.machine.storage_jar import PROTOBUF_MESSAGE_PATH, PROTOBUF_TO_AVRO
 from lakehouse.settings import payload_schema, protobuf_schema
-from lakehouse.spark.session import AVRO_LIMITS, AVRO_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
