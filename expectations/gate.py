@@ -242,7 +242,7 @@ def _report(run: Run, done: _Audit) -> None:
 
 
 def _build_docs(run: Run, done: _Audit) -> None:
-    folder = run.lakehouse.beside(_DOCS)
+    folder = run.lakehouse.sidecar_files(_DOCS)
     if folder is None:
         run.report.event(
             "gate.docs_skipped", reason="Data Docs are built where the tables are in a folder or a store that Tidemark reaches."
