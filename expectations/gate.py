@@ -28,7 +28,7 @@ from lakehouse.contracts.gate import (
 )
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
-from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
+from lakehouse.delta import small_tables, tables
 from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
 from lakehouse.run.context import new_id
@@ -122,7 +122,7 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits
     pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
     if pins is None:
         return None
-    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
+    with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
         return _evaluate(spark, run, pins, checks=checks, limits=limits or QuarantineLimits())
 
@@ -212,7 +212,7 @@ def _is_restart(result: Result) -> bool:
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     table = run.table(GATE_RESULTS)
     tables.create(spark, table, RESULTS)
-    views.create(spark, run.lakehouse, {GATE_RESULTS})
+    tables.create_views(spark, run.lakehouse, {GATE_RESULTS})
     evaluated_at = _after_the_last(spark, table)
     rows = [{**row, "evaluated_at": evaluated_at} for row in done.rows]
     tables.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)

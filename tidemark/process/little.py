@@ -14,7 +14,8 @@ _MOST_BYTES = 32 * 2**20
 
 def is_small(settings: Settings) -> bool:
     """Whether Bronze, which has the most bytes of all tables, has few. What no log in a local folder says is not known."""
-    from lakehouse.delta import local_files
+    from lakehouse.delta import log_files
 
     folder = Lakehouse.of(settings).table(BRONZE_RECORDS).local_folder
-    return folder is not None and sum(local_files.sizes(folder) or ()) <= _MOST_BYTES
+    state = None if folder is None else log_files.local_state(folder)
+    return folder is not None and (state is None or sum(state.sizes) <= _MOST_BYTES)

@@ -29,16 +29,16 @@ def few_wait(settings: Settings) -> bool:
 
 def _few_wait(settings: Settings) -> bool:
     from bronze.kafka.metadata import LookError
-    from lakehouse.delta import local_files
+    from lakehouse.delta import log_files, small_tables
     from tidemark.readers.lag import lags
 
     lakehouse = Lakehouse.of(settings)
-    marks, health = (lakehouse.table(name).local_folder for name in (SILVER_WATERMARKS, GOLD_STREAM_HEALTH))
-    if marks is None or health is None:
+    health = lakehouse.table(GOLD_STREAM_HEALTH).local_folder
+    if health is None:
         return False
-    found = local_files.rows(marks, _STREAM)
+    found = small_tables.few(lakehouse.table(SILVER_WATERMARKS), _STREAM, [], is_outside=True)
     streams = [] if found is None else found.to_pylist()
-    if max((row["load_seq"] for row in streams), default=0) > (local_files.highest(health, "load_seq") or 0):
+    if max((row["load_seq"] for row in streams), default=0) > max(log_files.highest_of_files(health, "load_seq") or [0]):
         return False
     try:
         waiting: int = sum(row["lag"] for row in lags(settings.kafka, streams))
