@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from bench.loads import as_silver
@@ -19,7 +20,7 @@ from gold import rows as models
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import LOADS, STREAM, WATERMARKS, silver_records
-from lakehouse.delta import local_files, tables
+from lakehouse.delta import tables
 from lakehouse.spark import frames
 from lakehouse.spark.session import open_session
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
@@ -86,14 +87,10 @@ def copy_thrice(spark: SparkSession, job: Job, first_offset: int) -> None:
 
 
 def require_gained(job: Job, load_seq: int, expected: int) -> None:
-    """Raise unless Gold has gained so many rows; costs the session nothing.
-
-    Raises:
-        WrongResultError: It has gained others.
-    """
-    folder = Path(lakehouse_of(job).table(GOLD_RECORDS).location)
-    gained = local_files.rows(folder, ["load_seq"], start=("load_seq", load_seq))
-    require("rows that the bare Gold gained", observed=gained and gained.num_rows, expected=expected)
+    """Raise a `WrongResultError` unless Gold has gained so many rows; costs the session nothing."""
+    gold = DeltaTable(lakehouse_of(job).table(GOLD_RECORDS).location)
+    gained = gold.to_pyarrow_table(columns=["load_seq"], filters=[("load_seq", ">=", load_seq)])
+    require("rows that the bare Gold gained", observed=gained.num_rows, expected=expected)
 
 
 def commit_silver(spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, load_seq: int, rows: DataFrame) -> None:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 def read(spark: SparkSession, run: Run) -> list[Row]:
     """All rows of `gate_decisions`; none before the first decision."""
-    table = run.table(GATE_DECISIONS)
-    if not tables.exists(spark, table):
-        return []
-    return small_tables.read(spark, table, DECISIONS.names)
+    return small_tables.read(spark, run.table(GATE_DECISIONS), DECISIONS.names, contract=DECISIONS)
 
 
 def rejected(decisions: Iterable[Row]) -> Rejected:

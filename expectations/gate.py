@@ -19,7 +19,7 @@ from expectations.row_quarantine import QuarantineLimits, RowQuarantine
 from lakehouse.contracts.gate import DECISIONS, ERRORED, FAILED, PASSED, RESTART_QUESTION, RESTART_SUSPECTED, RESULTS, GateRun
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
-from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
+from lakehouse.delta import small_tables, tables
 from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
 from lakehouse.run.context import new_id
@@ -113,7 +113,7 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits
     pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
     if pins is None:
         return None
-    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
+    with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
         return _evaluate(spark, run, pins, checks=checks, limits=limits or QuarantineLimits())
 
@@ -203,7 +203,7 @@ def _is_restart(result: Result) -> bool:
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     table = run.table(GATE_RESULTS)
     tables.create(spark, table, RESULTS)
-    views.create(spark, run.lakehouse, {GATE_RESULTS})
+    tables.create_views(spark, run.lakehouse, {GATE_RESULTS})
     evaluated_at = _after_the_last(spark, table)
     rows = [{**row, "evaluated_at": evaluated_at} for row in done.rows]
     tables.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
@@ -233,7 +233,7 @@ def _report(run: Run, done: _Audit) -> None:
 
 
 def _build_docs(run: Run, done: _Audit) -> None:
-    folder = run.lakehouse.beside(_DOCS)
+    folder = run.lakehouse.sidecar_files(_DOCS)
     if folder is None:
         run.report.event(
             "gate.docs_skipped", reason="Data Docs are built where the tables are in a folder or a store that Tidemark reaches."

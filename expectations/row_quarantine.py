@@ -14,7 +14,7 @@ from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
+from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, RESULTS
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import HELD, KEPT
 from lakehouse.delta import small_tables, tables
@@ -165,10 +165,8 @@ def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: s
 
 def _superseded(spark: SparkSession, run: Run, first: int) -> set[str]:
     """The recorded gate runs whose range reaches a load, but for the last of them: that one may be published."""
-    table = run.table(GATE_RESULTS)
-    if not tables.exists(spark, table):
-        return set()
-    rows = small_tables.read(spark, table, ("gate_run_id", "evaluated_at"), start=("last_load_seq", first))
+    names, start = ("gate_run_id", "evaluated_at"), ("last_load_seq", first)
+    rows = small_tables.read(spark, run.table(GATE_RESULTS), names, start=start, contract=RESULTS)
     recorded = {(row["evaluated_at"], row["gate_run_id"]) for row in rows}
     return {gate_run_id for _, gate_run_id in recorded - {max(recorded, default=None)}}
 

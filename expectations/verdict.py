@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from expectations import decisions as decided
 from expectations.evidence import snapshot
 from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, RESULTS, GateRun
-from lakehouse.delta import small_tables, tables
+from lakehouse.delta import small_tables
 from lakehouse.errors import GateFailedError
 from lakehouse.escape import shortened
 from lakehouse.table import GATE_RESULTS
@@ -79,10 +79,7 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
 
 def recorded(spark: SparkSession, run: Run) -> list[Row]:
     """The gate_results rows of the last gate run; none before the first."""
-    table = run.table(GATE_RESULTS)
-    if not tables.exists(spark, table):
-        return []
-    rows = small_tables.last(spark, table, RESULTS.names, by="evaluated_at")
+    rows = small_tables.last(spark, run.table(GATE_RESULTS), RESULTS.names, by="evaluated_at")
     latest = max((row["gate_run_id"] for row in rows), default=None)
     return [row for row in rows if row["gate_run_id"] == latest]
 

@@ -29,7 +29,7 @@ from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import CUTOVERS, KEPT, LOADS, is_rebuilt
-from lakehouse.delta import few_rows, small_tables, tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ConservationError, GateFailedError, TableStateError
 from lakehouse.protocol import cutover_fence, gold_rejects
@@ -286,8 +286,8 @@ def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
     latest = tables.version(spark, table)
     if version == latest or tables.can_read(spark, table, version=version, where=gate_run.range):
-        others = few_rows.but("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
-        return few_rows.frame(spark, table, version=version, without=others).where(gate_run.range)
+        others = small_tables.but("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
+        return small_tables.frame(spark, table, version=version, without=others).where(gate_run.range)
     run.report.event("gold.audited_version_gone", gate_run_id=gate_run.gate_run_id, silver_version=version, read=latest)
     rows = tables.read(spark, table, version=latest).where(gate_run.range)
     expected = Counter[int]()

@@ -12,8 +12,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.model_sql import as_query
-from lakehouse.spark import session
-from lakehouse.spark.only_tables import beyond_tables
+from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _query(spark: SparkSession, run: Run, text: str) -> DataFrame:
     found = beyond_tables(spark, text, is_in_catalog=run.lakehouse.root is None)
     if found:
         raise ModelError(f"the query holds {found}")
-    with session.no_file_relations(spark):
+    with no_file_relations(spark):
         rows = spark.sql(as_query(text))
     rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the query's names
     return rows

@@ -47,8 +47,8 @@ class TidemarkError(Exception):
             ("next", self.next_step),
         ]
         # A part may hold names chosen by a producer: the attributes keep them whole, the message is escaped and truncated.
-        told = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
-        return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *told])
+        lines = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
+        return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *lines])
 
 
 def _unpickled(kind: type[TidemarkError], args: tuple[Any, ...]) -> TidemarkError:

@@ -84,8 +84,8 @@ def rows_match(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Differe
     for key in sorted({**claimed, **found}, key=_by_load):
         observed, expected = found.get(key, 0), claimed.get(key, 0)
         if observed != expected:
-            told = f"{observed:,} rows", f"{expected:,}, as the ledger counts them"
-            yield Difference(_in_silver(key), *told, *key, abs(observed - expected))
+            counted = f"{expected:,}, as the ledger counts them"
+            yield Difference(_in_silver(key), f"{observed:,} rows", counted, *key, abs(observed - expected))
 
 
 def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Difference]:
@@ -106,8 +106,8 @@ def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Dif
             above = f"(epoch, sequence) above {floor}, the highest before the load"
             yield Difference(_in_silver(key), f"{first} in order", above, *key)
         if falls := row.get("not_increasing"):
-            told = f"{falls} places where rows in order fall", "sequences that rise with the offsets"
-            yield Difference(_in_silver(key), *told, *key, falls)
+            observed = f"{falls} places where rows in order fall"
+            yield Difference(_in_silver(key), observed, "sequences that rise with the offsets", *key, falls)
         if last is not None and load_seq is not None:
             highest[stream] = max(last, highest.get(stream, last))
 
@@ -119,8 +119,8 @@ def watermarks_are_reached(ledger: Iterable[Row], silver: Iterable[Row]) -> Iter
         key = (stream_of(row), row["load_seq"])
         expected = max(filter(None, (ordinal(row, "before"), highest.get(key))), default=None)
         if row["kind"] != RESET and ordinal(row, "after") != expected:
-            told = f"highest row {highest.get(key)}", f"{ordinal(row, 'after')}, the watermark after the load"
-            yield Difference(_in_silver(key), *told, *key)
+            after = f"{ordinal(row, 'after')}, the watermark after the load"
+            yield Difference(_in_silver(key), f"highest row {highest.get(key)}", after, *key)
 
 
 def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first: int = 1) -> Iterator[Difference]:

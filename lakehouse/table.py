@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.beside import LocalFolder, StoreFolder
-from lakehouse.storage.store import storage_of
+from lakehouse.sidecar_files import LocalFiles, StoreFiles
+from lakehouse.storage import storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.storage.store import Storage
+    from lakehouse.sidecar_files import Files
+    from lakehouse.storage import Storage
 
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
@@ -188,13 +188,18 @@ class Lakehouse:
         """
         return local_path(self.folder(name))
 
-    def beside(self, name: str) -> Folder | None:
-        """Return a folder next to the tables for small files; None if only a session reaches it, such as a volume."""
-        place = self.folder(name)
+    def sidecar_files(self, name: str) -> Files | None:
+        """Return the files of a folder next to the tables; None if only a session reaches it, such as a volume."""
+        place = self.folder(name).rstrip("/")
         if self.storage is not None and scheme(place) in STORE_SCHEMES:
-            return StoreFolder(self.storage, place)
+            return StoreFiles(self.storage, place)
         local = local_path(place)
-        return LocalFolder(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
+        return LocalFiles(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
+
+    @property
+    def table_files(self) -> Files | None:
+        """All files under the root; None for a catalog's tables, and if only a session reaches the root."""
+        return None if self.root is None else self.sidecar_files("")
 
     @property
     def is_in_files(self) -> bool:

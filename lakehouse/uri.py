@@ -22,16 +22,3 @@ def scheme(location: str) -> str:
     ('s3', '')
     """
     return location.partition("://")[0].lower() if "://" in location else ""
-
-
-def path_in_store(location: str) -> str:
-    """Return a URI of an object store as Arrow's path: bucket or container, and key.
-
-    >>> path_in_store("s3://bucket/lake/"), path_in_store("abfss://container@account.dfs.core.windows.net/lake")
-    ('bucket/lake', 'container/lake')
-    """
-    place = location.partition("://")[2].rstrip("/")
-    if scheme(location) not in AZURE_SCHEMES:
-        return place
-    authority, slash, key = place.partition("/")
-    return f"{authority.partition('@')[0]}{slash}{key}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
-from lakehouse.delta import few_rows, tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_orders
 from silver.extract.columns import NARROW, narrow, sequenced
@@ -79,7 +79,7 @@ def _note_retries(records: DataFrame, orders: list[Order]) -> None:
 
 
 def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) -> None:
-    found = few_rows.within(rejects, [*STREAM, "records"], [{"class": (COLLISION, COLLISION)}])
+    found = small_tables.few(rejects, [*STREAM, "records"], [{"class": (COLLISION, COLLISION)}])
     if found is None:
         collisions = spark.read.table(rejects.sql).where(F.col("class") == COLLISION)
         found = collisions.groupBy(*STREAM).agg(F.sum("records").alias("records")).toArrow()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
 from bronze.progress import topic_registry
-from lakehouse.contracts.bronze import of_last_incarnations
+from lakehouse.contracts.bronze import TOPICS, of_last_incarnations
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
@@ -127,10 +127,8 @@ def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
     """The topics that Bronze has ever read and the config does not name."""
-    table = run.table(BRONZE_TOPICS)
-    if not tables.exists(spark, table):
-        return []
-    return sorted({row["topic"] for row in small_tables.read(spark, table, ("topic",))} - set(settings.kafka.topics))
+    known = small_tables.read(spark, run.table(BRONZE_TOPICS), ("topic",), contract=TOPICS)
+    return sorted({row["topic"] for row in known} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:

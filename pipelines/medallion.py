@@ -70,7 +70,7 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
         started = time.monotonic()
         for name in [stage] if stage else _STAGES:
             report.event(f"{name}.started")
-            with progress.told(job.spark, report, name):
+            with progress.report_progress(job.spark, report, name):
                 done = _STAGES[name](job.spark, run, job.settings)
             report.event(f"{name}.finished", **done)
             result[name] = done

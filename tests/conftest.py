@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
-from lakehouse.storage.s3 import S3Storage
+from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage

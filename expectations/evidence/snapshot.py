@@ -14,7 +14,7 @@ from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
-from lakehouse.delta import few_rows, small_tables, tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.spark import frames, pruning
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
@@ -95,8 +95,8 @@ def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame
     """Return Silver's rows of the range at the pinned version, and rows that name no load, so that these are found."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(snapshot.first_load_seq, snapshot.last_load_seq) & F.expr(snapshot.rejected.excluded)
-    others = few_rows.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)
-    silver = few_rows.frame(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version, without=others)
+    others = small_tables.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)
+    silver = small_tables.frame(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version, without=others)
     return silver.where(is_in_range | load_seq.isNull())
 
 

@@ -1,1 +1,1 @@
-"""Delta tables: `tables` uses Spark, `small_tables` does without if it can. Nothing else speaks Delta's dialect."""
+"""Delta tables: `tables` uses Spark, `small_tables` and `log_files` read local folders. Nothing else speaks Delta's dialect."""

@@ -1,7 +1,7 @@
-"""The files of a Delta table, in a folder or a store: which are live, missing, cut, or only of earlier versions. No Spark.
+"""What a Delta table's log says without Spark: its versions, files and properties, and which files are missing or cut.
 
 Delta reads some damage without an error. An emptied last log file is an empty commit; without its last log file a table is at
-the version before.
+the version before. A function that returns None leaves the question to Spark, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from lakehouse.run.findings import Violation
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from lakehouse.delta.stored_files import Files
+    from lakehouse.sidecar_files import Files
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -30,8 +33,79 @@ _OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|pa
 _TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
 """The files that Delta and Hadoop leave next to a commit's own."""
 _OF_VERSION = re.compile(r"\.?(\d{20})\..+")
+ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
+"""The errors of a table in a local folder that does not exist or cannot be read here."""
+_FEATURES = {"2", "appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # 2: all of that version
 
 Action = dict[str, Any]
+
+
+def opened(folder: Path, version: int | None = None) -> DeltaTable:
+    """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns; or raise a `DeltaError`."""
+    table = DeltaTable(folder, version=version)
+    if table.protocol().min_reader_version > 1:
+        raise DeltaError("Its files alone do not say what its rows are.")
+    return table
+
+
+def statistics(table: DeltaTable, *names: str) -> pa.Table:
+    """Return these statistics of each file; null for those that the log lacks."""
+    found = pa.table(table.get_add_actions(flatten=True))
+    nothing = pa.nulls(found.num_rows)
+    return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
+
+
+def highest_of_files(folder: Path, column: str) -> list[Any] | None:
+    """Return a column's highest value in each data file, of times to the millisecond; None if the log does not say."""
+    with suppress(*ERRORS):
+        found = statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
+        rows = zip(*(each.to_pylist() for each in found.columns), strict=True)
+        values = [value for value, nulls, records in rows if None in (nulls, records) or nulls < records]
+        return None if None in values else values
+    return None
+
+
+class LocalState(NamedTuple):
+    """A table's last version in a local folder: the bytes of each data file, its properties and columns."""
+
+    sizes: list[int]
+    properties: dict[str, str]
+    columns: tuple[str, ...]
+
+
+def local_state(folder: Path) -> LocalState | None:
+    """Return the state of a table in a local folder."""
+    with suppress(*ERRORS):
+        table = DeltaTable(folder)
+        columns = tuple(field.name for field in table.schema().fields)
+        return LocalState(statistics(table, "size_bytes")["size_bytes"].to_pylist(), table.metadata().configuration, columns)
+    return None
+
+
+def has_own_features(folder: Path) -> bool:
+    """Whether the table needs only the Delta features of Tidemark's tables, and has that of a change feed if it is on."""
+    with suppress(*ERRORS):
+        table = DeltaTable(folder)
+        needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+        features = {*(needed.writer_features or [str(needed.min_writer_version)])}
+        return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
+    return False
+
+
+def unneeded_files(folder: Path) -> int | None:
+    """Count the files that no version within the table's own retention uses."""
+    with suppress(*ERRORS):
+        # delta-rs also names removed files that a VACUUM has already deleted.
+        return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
+    return None
+
+
+def last_transaction(folder: Path, app_id: str) -> int | None:
+    """Return the last version of an application, however old its commit; -1 for none."""
+    with suppress(*ERRORS):
+        version = DeltaTable(folder).transaction_version(app_id)
+        return -1 if version is None else version
+    return None
 
 
 @dataclass
@@ -46,15 +120,20 @@ class Log:
     violations: list[Violation] = field(default_factory=list)
     sizes: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def names(self) -> list[str]:
+        """The files of the log itself."""
+        return sorted(name.removeprefix("_delta_log/") for name in self.sizes if name.startswith("_delta_log/"))
+
 
 def read_log(table: Files) -> Log:
     """Replay a table's log from its last checkpoint on, and check that each file is there and can be read."""
-    sizes, folder = table.sizes(), table.below("_delta_log")
-    names = sorted(name.removeprefix("_delta_log/") for name in sizes if name.startswith("_delta_log/"))
+    log, folder = Log(sizes=table.sizes()), table.below("_delta_log")
+    names = log.names
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
     start = _last_checkpoint(names)
     other = max((int(match[1]) for name in names if (match := _OTHER_CHECKPOINT.fullmatch(name))), default=-1)
-    log = Log(max([start, other, *commits]), sizes=sizes)
+    log.version = max([start, other, *commits])
     if log.version < 0:
         log.violations.append(Violation(folder.place, "no commit", "a Delta log"))
         return log
@@ -145,16 +224,14 @@ def old_files(table: Files) -> list[str] | None:
     log, folder = read_log(table), table.below("_delta_log")
     if log.files is None or log.violations:
         return None
-    names = sorted(name.removeprefix("_delta_log/") for name in log.sizes if name.startswith("_delta_log/"))
-    live, earlier = {unquote(path) for path in log.files}, before_checkpoint(names)
+    live, earlier = {unquote(path) for path in log.files}, before_checkpoint(log.names)
     found = {name for name in log.sizes if not name.startswith("_delta_log/")} - live
     found.update(f"_delta_log/{name}" for name in earlier)
-    for name in set(names).difference(earlier):
+    for name in set(log.names).difference(earlier):
         if _COMMIT.fullmatch(name):
             found |= set(_paths(_lines(folder, name, log) or [])) - live
         elif _CHECKPOINT.fullmatch(name):
-            with folder.open(name) as file:
-                found |= set(_paths(pq.ParquetFile(file).read(columns=["remove.path"]).to_pylist())) - live
+            found |= set(_paths(_checkpoint(folder, name, "remove.path"))) - live
     return sorted(name for name in found if not _is_checksum(name))
 
 
@@ -201,8 +278,7 @@ def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log) ->
         if match is None or int(match[1]) != version:
             continue
         try:
-            with folder.open(name) as file:
-                rows = pq.ParquetFile(file).read(columns=["add.path", "add.size"]).to_pylist()
+            rows = _checkpoint(folder, name, "add.path", "add.size")
         except Exception as error:  # noqa: BLE001 -- whatever the reader says of a damaged file is the finding
             log.violations.append(
                 Violation(f"{folder.place}/{name}", f"cannot be read: {error}", f"a checkpoint of version {version}")
@@ -210,6 +286,11 @@ def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log) ->
             log.files = None
             return
         _apply(rows, log)
+
+
+def _checkpoint(folder: Files, name: str, *columns: str) -> list[Action]:
+    rows: list[Action] = pq.ParquetFile(pa.BufferReader(folder.read(name))).read(columns=list(columns)).to_pylist()
+    return rows
 
 
 def _replay(folder: Files, name: str, log: Log) -> None:
@@ -228,8 +309,7 @@ def _where(folder: Files, commit: str) -> str:
 
 def _lines(folder: Files, name: str, log: Log) -> list[Action] | None:
     where = _where(folder, name)
-    with folder.open(name) as file:
-        text = file.read()
+    text = folder.read(name)
     if not text.strip():
         log.violations.append(Violation(where, f"{len(text)} bytes", "a commit: lines of JSON"))
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import sql_text
-from lakehouse.delta import local_files, tables
+from lakehouse.delta import log_files, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_fixed_setting
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ class State:
 
 def state(spark: SparkSession, table: Table) -> State:
     """Return the state of the table's latest version, without Spark in a local folder."""
-    if (folder := table.local_folder) is not None and (found := local_files.described(folder)) is not None:
-        sizes, properties, columns = found
-        return State(len(sizes), sum(sizes), properties, columns)
+    if (folder := table.local_folder) is not None and (found := log_files.local_state(folder)) is not None:
+        return State(len(found.sizes), sum(found.sizes), found.properties, found.columns)
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
     return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]), tuple(spark.read.table(table.sql).columns))
 
@@ -75,8 +74,8 @@ def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) ->
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
     """Count the files below the size. Compaction leaves a single one as it is."""
-    if (folder := table.local_folder) is not None and (sizes := local_files.sizes(folder)) is not None:
-        return sum(size < file_mib * _MIB for size in sizes)
+    if (folder := table.local_folder) is not None and (found := log_files.local_state(folder)) is not None:
+        return sum(size < file_mib * _MIB for size in found.sizes)
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
     return files.where(F.col("file_size") < file_mib * _MIB).count()
 
@@ -91,7 +90,7 @@ def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
 
 def unneeded_files(spark: SparkSession, table: Table) -> int:
     """Count the files that no version within the table's retention uses, without Spark in a local folder."""
-    if (folder := table.local_folder) is not None and (found := local_files.unneeded(folder)) is not None:
+    if (folder := table.local_folder) is not None and (found := log_files.unneeded_files(folder)) is not None:
         return found
     with _configured(spark, _LISTING):
         return spark.sql(f"VACUUM {table.sql} DRY RUN").count()

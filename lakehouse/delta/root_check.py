@@ -6,31 +6,28 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import obstore
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import from_url
 
 from lakehouse.contracts.bronze import OWNER
-from lakehouse.delta.stored_files import table_names
 from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from lakehouse.storage.store import Storage
+    from lakehouse.sidecar_files import StoreFiles
     from lakehouse.table import Lakehouse
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
 """The errors of a root that cannot be read or written."""
-_REQUEST, _RETRIES = "20s", 2
+_PATIENCE = {"timeout": "20s", "max_retries": "2", "retry_timeout": "30s"}
 """How long a store is waited for, and how often it is asked again. By default that takes three minutes."""
-_PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout": "30s"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Found:
 
 def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
     """Find the Delta tables directly under a root in files. Raises any of ERRORS."""
-    names = table_names(lakehouse)
+    names = lakehouse.table_files.tables() if lakehouse.table_files else None
     tables = names or []
     ours = [name for name in TABLE_NAMES if name in tables]
     others = sorted(set(tables) - {*TABLE_NAMES, *models})
@@ -68,13 +65,9 @@ def is_exclusive(lakehouse: Lakehouse) -> bool | None:
     and only the lock on the root separates writers.
     """
     name = f"_check-{secrets.token_hex(8)}"
-    if lakehouse.local_root is None:
-        return _is_exclusive_in_store(_storage(lakehouse), str(lakehouse.root), name)
-    return _is_exclusive_in_folder(_nearest_existing(lakehouse.local_root) / f".{name}")
-
-
-def _nearest_existing(path: Path) -> Path:
-    return next(each for each in (path, *path.parents) if each.exists())
+    if (root := lakehouse.local_root) is not None:
+        return _is_exclusive_in_folder(next(each for each in (root, *root.parents) if each.exists()) / f".{name}")
+    return _is_exclusive_in_store(cast("StoreFiles", lakehouse.table_files), name)  # asked only of tables in files
 
 
 def _is_exclusive_in_folder(file: Path) -> bool | None:
@@ -96,28 +89,14 @@ def _is_exclusive_in_folder(file: Path) -> bool | None:
             file.unlink(missing_ok=True)
 
 
-def _is_exclusive_in_store(storage: Storage, root: str, name: str) -> bool:
-    given = storage.for_delta_rs()
-    is_plain = [given.pop(key) for key in list(given) if key.lower().endswith("allow_http")]
-    store = from_url(
-        root,
-        config=cast("Any", given),  # the options that delta-rs takes, whose store this is
-        client_options={"allow_http": bool(is_plain), "timeout": _REQUEST},
-        retry_config={"max_retries": _RETRIES},
-    )
+def _is_exclusive_in_store(files: StoreFiles, name: str) -> bool:
     try:
-        obstore.put(store, name, b"first", mode="create")
+        obstore.put(files.store, name, b"first", mode="create")
         try:
-            obstore.put(store, name, b"second", mode="create")
+            obstore.put(files.store, name, b"second", mode="create")
         except AlreadyExistsError:
             return True
         return False
     finally:
         with contextlib.suppress(*ERRORS):
-            obstore.delete(store, name)
-
-
-def _storage(lakehouse: Lakehouse) -> Storage:
-    if lakehouse.storage is None:
-        raise ValueError(f"{lakehouse.name} is in no store that can be reached from here")
-    return lakehouse.storage
+            obstore.delete(files.store, name)

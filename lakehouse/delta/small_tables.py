@@ -1,32 +1,81 @@
-"""The small tables that hold a pipeline's state, as rows on the driver: without Spark if they are in a local folder."""
+"""Reads rows of a Delta table on the driver: in a local folder by Arrow, from the files that may hold them, else by Spark.
+
+A query costs Spark some tenths of a second before it reads a row. The statistics in the log say which files may hold a row.
+"""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from lakehouse.delta import local_files, tables
+from lakehouse.delta import log_files, tables
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract
-    from lakehouse.delta.local_files import From
     from lakehouse.table import Table
 
+    Box = Mapping[str, tuple[Any, Any]]
+    """The lowest and the highest value of some columns, None without a bound. A row is in the box if all its values are."""
+
 Row = dict[str, Any]
+From = tuple[str, Any]
+"""A column, and its lowest value to return."""
+
+_CHECKED = ds.ParquetFileFormat(
+    # As Spark does, see `lakehouse.spark.session`.
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+_MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
+"""The most that is opened, read or found for few rows. Beyond that Spark is the faster reader, and has the memory."""
+_DECODED = 4
+"""Limit on the decoded size, as a multiple of the size in the files."""
+_MOST_PATHS = 32
+"""For more paths Spark runs a job to list the files."""
+_GLOB = frozenset("[]{}*?\\")
+"""Characters that Spark takes for a pattern in a path."""
 
 
-def read(
-    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+@dataclass(frozen=True)
+class Limits:
+    """How many rows are few: at most `rows`, and `bytes` both in the files before compression and of the rows found.
+
+    `at_once` rows are read before their size is checked: each may have a value of a megabyte. `texts` are columns that are
+    read as dictionaries.
+    """
+
+    rows: int = 10_000
+    at_once: int = 64
+    bytes: int = _MOST_BYTES
+    texts: tuple[str, ...] = ()
+
+
+def read(  # noqa: PLR0913 -- what is read, each by name
+    spark: SparkSession,
+    table: Table,
+    columns: Sequence[str],
+    *,
+    start: From | None = None,
+    version: int | None = None,
+    contract: Contract | None = None,
 ) -> list[Row]:
     """Return some rows of a table, in no particular order; see `read_arrow`."""
-    rows: list[Row] = read_arrow(spark, table, columns, start=start, version=version).to_pylist()
+    rows: list[Row] = read_arrow(spark, table, columns, start=start, version=version, contract=contract).to_pylist()
     return rows
 
 
@@ -40,8 +89,7 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
     contract: Contract | None = None,
 ) -> pa.Table:
     """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a table that does not exist has none."""
-    folder = table.local_folder
-    rows = local_files.rows(folder, columns, start=start, version=version) if folder is not None else None
+    rows = _local(table, columns, [{start[0]: (start[1], None)}] if start else [], version=version, is_outside=start is None)
     if rows is None:
         if contract is not None and not tables.exists(spark, table):
             return frames.arrow_schema(contract).empty_table().select(list(columns))
@@ -53,26 +101,180 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
     """Return the rows with the highest value in a column, which must be one of those read; none if the table is empty."""
-    folder = table.local_folder
-    rows = local_files.last(folder, columns, by=by) if folder is not None else None
-    if rows is None:
-        whole = spark.read.table(table.sql).select(*columns)
-        highest = whole.select(F.max(by).alias(by)).toArrow()[by][0].as_py()
-        rows = whole.where(F.col(by) == F.lit(highest)).toArrow()
-    found: list[Row] = rows.to_pylist()
+    lowest = _highest(spark, table, by)  # of a time perhaps less: the log keeps milliseconds
+    rows = None if lowest is None else read_arrow(spark, table, columns, start=(by, lowest))
+    found: list[Row] = [] if rows is None else rows.filter(pc.equal(rows[by], pc.max(rows[by]))).to_pylist()
     return found
-
-
-def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
-    """Whether a row may have a short text in a column that is never null; False is certain. The table must exist."""
-    if (folder := table.local_folder) is not None and (found := local_files.may_hold(folder, column, text)) is not None:
-        return found
-    return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
 
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
     """Return the highest number in a column, by the files' statistics if they say; 0 if there is none, or no table."""
-    if (folder := table.local_folder) is not None and (found := local_files.highest(folder, column)) is not None:
-        return found
-    rows = tables.found(spark, table)
-    return 0 if rows is None else int(rows.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
+    return _highest(spark, table, column) or 0
+
+
+def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
+    """Whether a row may have a short text in a column that is never null; False is certain. The table must exist."""
+    if (folder := table.local_folder) is not None:
+        with suppress(*log_files.ERRORS):
+            return bool(_files(log_files.opened(folder), [{column: (text, text)}], is_outside=False))
+    return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
+
+
+def few(  # noqa: PLR0913 -- what is read and how much of it, each by name
+    table: Table,
+    columns: Sequence[str],
+    boxes: Sequence[Box],
+    *,
+    version: int | None = None,
+    is_outside: bool = False,
+    limits: Limits | None = None,
+) -> pa.Table | None:
+    """Return the rows in any of the boxes, or outside of all; None if they cannot be read without Spark, or are not few."""
+    return _local(table, columns, boxes, version=version, is_outside=is_outside, limits=limits or Limits())
+
+
+def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
+    """Return a version of a table for several queries: few rows outside `without` as a local relation, else all of it."""
+    whole = files(spark, table, version=version, without=without) or tables.read(spark, table, version=version)
+    rows = few(table, whole.columns, without, version=version, is_outside=True)
+    if rows is None or not rows.num_rows:
+        return whole
+    return frames.of_arrow(spark, rows, whole.schema).coalesce(1)  # written as one file, on however many cores
+
+
+def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
+    """Return the few files that may hold rows outside the boxes as a frame that needs no query of Delta's; or None."""
+    if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
+        return None
+    with suppress(*log_files.ERRORS):
+        found = log_files.opened(folder, version)
+        paths = [folder / unquote(name) for name in _files(found, without, is_outside=True)]
+        if 0 < len(paths) <= _MOST_PATHS and all(path.exists() for path in paths):
+            schema = StructType.fromJson(json.loads(found.schema().to_json()))
+            return spark.read.schema(schema).parquet(*map(str, paths))
+    return None
+
+
+def but(column: str, first: int, last: int) -> list[Box]:
+    """Return the boxes of all whole numbers in a column except those from first to last."""
+    return [{column: (None, first - 1)}, {column: (last + 1, None)}]
+
+
+def _highest(spark: SparkSession, table: Table, column: str) -> Any:
+    if (folder := table.local_folder) is not None and (values := log_files.highest_of_files(folder, column)) is not None:
+        return max(values, default=None)
+    whole = tables.found(spark, table)
+    return None if whole is None else whole.agg(F.max(column).alias("highest")).toArrow()["highest"][0].as_py()
+
+
+def _local(  # noqa: PLR0913 -- what is read and how much of it, each by name
+    table: Table,
+    columns: Sequence[str],
+    boxes: Sequence[Box],
+    *,
+    version: int | None,
+    is_outside: bool,
+    limits: Limits | None = None,
+) -> pa.Table | None:
+    if (folder := table.local_folder) is None:
+        return None
+    with suppress(*log_files.ERRORS):
+        found = log_files.opened(folder, version)
+        names = _files(found, boxes, is_outside=is_outside)
+        nothing = pc.scalar(value=False)
+        is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
+        is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
+        paths = [str(folder / unquote(name)) for name in names]
+        dataset = ds.dataset(paths, schema=pa.schema(found.schema().to_arrow()), format=_CHECKED)
+        if limits is None:
+            return dataset.to_table(columns=list(columns), filter=is_asked if boxes else None)
+        named = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
+        return _read_few(dataset, named, is_asked, limits, columns) if len(names) <= _MOST_FILES else None
+    return None
+
+
+def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
+    """Return the files that may hold a wanted row: those that reach into a box, or that no box holds as a whole."""
+    columns = dict.fromkeys(column for box in boxes for column in box)
+    named = [f"{statistic}.{column}" for statistic in ("min", "max", "null_count") for column in columns]
+    log = log_files.statistics(table, "path", *named)
+    paths: list[str] = log["path"].to_pylist()
+    if not boxes:
+        return paths if is_outside else []
+
+    def least(column: str) -> pa.ChunkedArray:
+        return log[f"min.{column}"]
+
+    def most(column: str) -> pa.ChunkedArray:
+        return log[f"max.{column}"]
+
+    # Statistics of long texts are cut, to a lower minimum and a higher maximum: safe both ways.
+    ends = (least, most) if is_outside else (most, least)
+    lies_in = [_ends(*ends, box) for box in boxes]
+    if is_outside:
+        for conditions, box in zip(lies_in, boxes, strict=True):
+            conditions += [pc.equal(log[f"null_count.{column}"], 0) for column in box]
+    is_in = _any([pc.fill_null(_all(conditions), not is_outside) for conditions in lies_in])
+    return [path for path, lies in zip(paths, is_in.to_pylist(), strict=True) if lies is not is_outside]
+
+
+def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> list[Any]:
+    """Return for each end of a box whether a value is on its side. The values to compare are given by column."""
+    lowest = [pc.greater_equal(low(column), value) for column, (value, _) in box.items() if value is not None]
+    return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items() if value is not None)]
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    return _folded(pc.and_kleene, conditions)
+
+
+def _any(conditions: Sequence[Any]) -> Any:
+    return _folded(pc.or_kleene, conditions)
+
+
+def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:
+    """Fold as a balanced tree: an expression over a thousand boxes would nest too deeply."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
+
+
+def _read_few(
+    dataset: ds.Dataset, named: Mapping[str, None], is_asked: pc.Expression, limits: Limits, columns: Sequence[str]
+) -> pa.Table | None:
+    """Read the rows; None if they are too many or too large, by the files' metadata or while reading.
+
+    A repeated value is kept once in a file, but decoded each time. Rows are read in small batches: Arrow's scan of a dataset
+    decodes a whole part of a file before it gives a row.
+    """
+    parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
+    groups = [part.metadata.row_group(group.id) for part in parts for group in part.row_groups]
+    chunks = [group.column(nth) for group in groups for nth in range(group.num_columns)]
+    stored = sum(each.total_uncompressed_size for each in chunks if each.path_in_schema.partition(".")[0] in named)
+    if sum(group.num_rows for group in groups) > limits.rows or stored > limits.bytes:
+        return None
+    encoded = {name: pa.dictionary(pa.int32(), pa.string()) for name in limits.texts}
+    schema = pa.schema([pa.field(name, encoded.get(name, dataset.schema.field(name).type)) for name in named])
+    batches, size = [], 0
+    for part in parts:
+        for batch in _batches(part, schema, limits):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _DECODED * limits.bytes:
+                return None
+    found = pa.Table.from_batches(batches, schema).filter(is_asked).select(list(columns)).unify_dictionaries()
+    return None if found.nbytes > limits.bytes else found
+
+
+def _batches(part: ds.ParquetFileFragment, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
+    """Read a file's part in batches; a column that the file lacks is null."""
+    groups = [group.id for group in part.row_groups]
+    with pq.ParquetFile(part.path, read_dictionary=limits.texts, page_checksum_verification=True) as file:
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(limits.at_once, row_groups=groups, columns=there):
+            arrays = [
+                batch[field.name].cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

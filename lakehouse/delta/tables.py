@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import TimestampNTZType
 
+from lakehouse.contracts import views
 from lakehouse.contracts.contract import sql_text
-from lakehouse.delta import local_files, log_files
+from lakehouse.delta import log_files
 from lakehouse.delta.added_fields import added_fields, holds
 from lakehouse.delta.errors import (
     SPARK_ERRORS,
@@ -26,20 +28,24 @@ from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 from lakehouse.settings.payload_schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
     from lakehouse.delta.log_files import Append
-    from lakehouse.table import Table
+    from lakehouse.table import Lakehouse, Table
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
 _NOT_CHANGING = ("CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
+_OF_COMMIT = ("operation", "operationParameters", "operationMetrics", "userMetadata")
 _TRIES = 3
 _LIKELY_VERSIONS = 10
 """How many commits to read at first: usually at least those of Bronze since the last load."""
+
+Prefetch: TypeAlias = "Callable[[Sequence[Table]], object]"
+"""Starts to compute the snapshots of tables."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,20 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
         _add_columns(spark, table, contract, there)
 
 
+def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> None:
+    """Create a catalog's missing views that read one of these tables, except views that also read a missing table."""
+    if lakehouse.root is not None:
+        return
+    for name, query in views.queries("spark", lambda each: lakehouse.table(each).sql).items():
+        if not views.READ_BY[name] & names:
+            continue
+        try:
+            spark.sql(f"CREATE VIEW IF NOT EXISTS {lakehouse.table(name).sql} AS {query}")
+        except AnalysisException as error:
+            if not is_no_table(error):
+                raise
+
+
 def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
     """Return a table, or None, and check its columns, except those that `create` would add. Raises as `create` and `found`."""
     there = found(spark, table)
@@ -100,7 +120,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
     that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
     """
-    if (folder := table.local_folder) is not None and local_files.has_own_features(folder):
+    if (folder := table.local_folder) is not None and log_files.has_own_features(folder):
         return
     try:
         delete(spark, table, "false")
@@ -114,7 +134,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
 def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
     """Create a table whose log folder has no commit, since a run died: `CREATE TABLE` takes that for a table."""
     columns = spark.createDataFrame([], contract.ddl())
-    _commit(columns.write.format("delta").mode("append").options(**properties), table)
+    _commit(_writer(columns, "append").options(**properties), table)
     if properties:
         set_properties(spark, table, properties)
     if contract.clustered_by:
@@ -189,21 +209,21 @@ def version(spark: SparkSession, table: Table) -> int:
     """Return the table's latest Delta version; raise a `TableMissingError` if it does not exist."""
     if (folder := table.local_folder) is not None and (last := log_files.last_version(folder)) >= 0:
         return last
-    return int(_history(spark, table, 1, "version")[0]["version"])
+    return int(_history(spark, table, 1)[0]["version"])
 
 
 def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
     """Return the latest Delta version, and the last micro-batch in the log or None. Raises as `version`."""
-    named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
-    rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
-    if all(row["operation"] != "STREAMING UPDATE" for row in rows) and rows[-1]["version"]:
-        rows = _history(spark, table, rows[0]["version"] + 1, "version", "operation", *named)
+    commits = _history(spark, table, _LIKELY_VERSIONS)
+    if all(each["operation"] != "STREAMING UPDATE" for each in commits) and commits[-1]["version"]:
+        commits = _history(spark, table, commits[0]["version"] + 1)
     later: set[str] = set()
-    for row in rows:
-        if row["operation"] == "STREAMING UPDATE":
-            return rows[0]["version"], Streamed(row["queryId"], int(row["epochId"]), is_undone="RESTORE" in later)
-        later.add(row["operation"])
-    return rows[0]["version"], None
+    for each in commits:
+        if each["operation"] == "STREAMING UPDATE":
+            named = each["operationParameters"]
+            return commits[0]["version"], Streamed(named["queryId"], int(named["epochId"]), is_undone="RESTORE" in later)
+        later.add(each["operation"])
+    return commits[0]["version"], None
 
 
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
@@ -213,10 +233,10 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     query id is empty and the batch is -1.
     """
     folder = table.local_folder
-    batch = local_files.last_transaction(folder, query_id) if folder is not None else None
+    batch = log_files.last_transaction(folder, query_id) if folder is not None else None
     if batch is None:
         batch = _transaction_in_checkpoints(spark, table, query_id)
-    commits = _history(spark, table, version(spark, table) + 1, "operation")
+    commits = _history(spark, table, version(spark, table) + 1)
     is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
     return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
 
@@ -250,16 +270,11 @@ def appended(
     If that is more than `most`, the range ends earlier, after at least one commit with rows. If a commit is gone, removed rows
     or does not say what it added, the number is unknown, and the range is not cut.
     """
-    last = -1
-    rows: Sequence[Mapping[str, Any] | Row] = []
-    limit = _LIKELY_VERSIONS
-    while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
-        limit = last - after_version if rows else limit
-        metrics = ("operationMetrics.numOutputRows", "operationMetrics.numTargetRowsInserted")
-        rows = _history(spark, table, limit, "version", "operation", "operationParameters.mode", *metrics)
-        last = rows[0]["version"]
-    to_version = last if to_version is None else to_version
-    added = {row["version"]: _added(row) for row in rows if after_version < row["version"] <= to_version}
+    commits = _history(spark, table, _LIKELY_VERSIONS)
+    if len(commits) == _LIKELY_VERSIONS and commits[-1]["version"] > after_version + 1:
+        commits = _history(spark, table, commits[0]["version"] - after_version + _LIKELY_VERSIONS)  # some come meanwhile
+    to_version = int(commits[0]["version"]) if to_version is None else to_version
+    added = {each["version"]: _added(each) for each in commits if after_version < each["version"] <= to_version}
     known = {version: count for version, count in sorted(added.items()) if count is not None}
     if len(known) < to_version - after_version:
         return Appended(to_version, None)
@@ -271,12 +286,12 @@ def appended(
     return Appended(to_version, total)
 
 
-def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
+def _history(spark: SparkSession, table: Table, limit: int) -> Sequence[Mapping[str, Any] | Row]:
     """Return the last commits, newest first, from the log files of a local folder or by a query."""
     if (folder := table.local_folder) is not None and (commits := log_files.last_commits(folder, limit)) is not None:
-        return [{name.rpartition(".")[2]: _named(version, said, name) for name in columns} for version, said in commits]
+        return [{**dict.fromkeys(_OF_COMMIT), **said, "version": version} for version, said in commits]
     try:
-        return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select(*columns).collect()
+        return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select("version", *_OF_COMMIT).collect()
     except AnalysisException as error:
         if is_no_table(error):
             next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
@@ -284,19 +299,16 @@ def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Se
         raise
 
 
-def _named(version: int, said: Mapping[str, Any], name: str) -> object:
-    if name == "version":
-        return version
-    group, _, key = name.rpartition(".")
-    return (said.get(group) or {} if group else said).get(key)
-
-
-def _added(row: Mapping[str, Any] | Row) -> int | None:
-    if (row["operation"], row["mode"]) in _ADDING:
-        return None if row["numOutputRows"] is None else int(row["numOutputRows"])
-    if row["operation"] == "MERGE":  # an erasure: it changes rows and adds none
-        return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
-    return 0 if row["operation"] in _NOT_CHANGING else None
+def _added(commit: Mapping[str, Any] | Row) -> int | None:
+    operation, mode = commit["operation"], (commit["operationParameters"] or {}).get("mode")
+    if operation in _NOT_CHANGING:
+        return 0
+    metrics = commit["operationMetrics"] or {}
+    if operation == "MERGE":  # an erasure: it changes rows and adds none
+        added = metrics.get("numTargetRowsInserted")
+    else:
+        added = metrics.get("numOutputRows") if (operation, mode) in _ADDING else None
+    return None if added is None else int(added)
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
@@ -353,22 +365,18 @@ def append(
         AnotherWriterError: Another writer committed under the same key at the same time.
         ContractError: The rows lack a column, or have one of another type.
     """
-    writer = contract.select(rows).write.format("delta").mode("append")
-    if transaction is not None:
-        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
-    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+    _commit(_writer(contract.select(rows), "append", transaction, metadata), table)
 
 
 def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
     """Commit a transaction without rows: the table then takes no append of the application up to it. Raises as `execute`."""
-    nothing = spark.read.table(table.sql).limit(0).write.format("delta").mode("append")
-    _commit(nothing.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version), table)
+    _commit(_writer(spark.read.table(table.sql).limit(0), "append", transaction), table)
 
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
     """Return the properties of an existing table; raise a `TableStateError` if the session lacks its features of Delta."""
-    if (folder := table.local_folder) is not None and (known := local_files.properties(folder)) is not None:
-        return known
+    if (folder := table.local_folder) is not None and (known := log_files.local_state(folder)) is not None:
+        return known.properties
     try:
         return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
     except SPARK_ERRORS as error:
@@ -394,8 +402,7 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
     `where` is SQL that Tidemark writes, never input. Delta refuses rows that do not meet it. Of two concurrent writes with
     rows in the same place, one fails. Raises as `append`.
     """
-    writer = contract.select(rows).write.format("delta").mode("overwrite").option("replaceWhere", where)
-    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+    _commit(_writer(contract.select(rows), "overwrite", metadata=metadata).option("replaceWhere", where), table)
 
 
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
@@ -439,21 +446,41 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
     A commit before it enables the table feature of a new type, see `add_fields`. Raises an `AnotherWriterError` on a conflict.
     """
     _enable_features(rows.sparkSession, table, rows.schema)
-    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**table.properties)
-    if transaction is not None:
-        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
-    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+    writer = _writer(rows, "overwrite", transaction, metadata)
+    _commit(writer.option("overwriteSchema", "true").options(**table.properties), table)
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
     """Return the text kept with the last commit that changed rows; None if it has none, or the table does not exist."""
     if not exists(spark, table):
         return None
-    for row in _history(spark, table, _LIKELY_VERSIONS, "operation", "userMetadata"):
-        if row["operation"] not in _NOT_CHANGING:
-            text: str | None = row["userMetadata"]
+    for commit in _history(spark, table, _LIKELY_VERSIONS):
+        if commit["operation"] not in _NOT_CHANGING:
+            text: str | None = commit["userMetadata"]
             return text
     return None
+
+
+def _writer(rows: DataFrame, mode: str, transaction: Transaction | None = None, metadata: str | None = None) -> DataFrameWriter:
+    options = {} if metadata is None else {"userMetadata": metadata}
+    if transaction is not None:
+        options |= {"txnAppId": transaction.app_id, "txnVersion": str(transaction.version)}
+    return rows.write.format("delta").mode(mode).options(**options)
+
+
+@contextlib.contextmanager
+def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
+    """Yield a function that computes snapshots while the block runs. It ignores errors: they recur at the table's write.
+
+    After a commit Delta queries the table's state only when the next append with a transaction, MERGE or replacement needs it.
+    """
+
+    def describe(table: Table) -> None:
+        with contextlib.suppress(*SPARK_ERRORS):
+            spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()
+
+    with ThreadPoolExecutor() as pool:
+        yield lambda tables: pool.map(describe, tables)
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:

@@ -1,7 +1,7 @@
 """Values with a schema as Columns: by one schema, or by the schema whose id precedes each value.
 
 Spark's `from_avro` gives null for bytes that do not fit, as long as the JVM limits what they may claim
-(`lakehouse.spark.avro_limits`). It ignores bytes after a value, so it reads a record of the value and a mark, which is
+(`lakehouse.machine.java.AVRO_LIMITS`). It ignores bytes after a value, so it reads a record of the value and a mark, which is
 appended to the bytes. Protobuf is turned into Avro first.
 """
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
-from lakehouse.extract import avro, json_strictness, kinds
+from lakehouse.extract import avro, json_strictness, per_topic
 from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.extractor import ROLES
@@ -59,7 +59,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
     roles = {role: cases for role in ROLES if (cases := _cases(ways, here, role))}
-    given = kinds.numbered(records, [topics for _, topics in sources.kinds])
+    given = per_topic.numbered(records, [topics for _, topics in sources.kinds])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     slots = _slots(roles)
     found = given.withColumns(slots)
@@ -77,9 +77,9 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
-    is_read = F.col("problem").isNull() & kinds.is_of(here, len(ways))
+    is_read = F.col("problem").isNull() & per_topic.is_of(here, len(ways))
     zero, with_epoch = F.lit(0).cast("bigint"), [nth for nth in here if ways[nth].epoch]
-    epoch = F.when(kinds.is_of(with_epoch, len(ways)), F.col("_value_epoch")).otherwise(zero) if with_epoch else zero
+    epoch = F.when(per_topic.is_of(with_epoch, len(ways)), F.col("_value_epoch")).otherwise(zero) if with_epoch else zero
     return (
         read.withColumn("problem", problem)
         .withColumns(
@@ -89,7 +89,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
                 "sequence": F.when(is_read, F.col("_value_sequence")),
             }
         )
-        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, kinds.KIND)
+        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, per_topic.KIND)
     )
 
 
@@ -128,7 +128,7 @@ def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
 
 
 def _of_kind(values: Sequence[tuple[_Case, Column]]) -> Column:
-    return kinds.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
+    return per_topic.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
 
 
 def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
@@ -145,8 +145,8 @@ def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
 
 def fingerprint(sources: Sources) -> Column:
     """Return the fingerprint of the sources that a record is read by; null where Bronze does not read it."""
-    told = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
-    return kinds.by_topic([(topics, F.lit(text).cast("string")) for topics, text in told])
+    texts = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
+    return per_topic.by_topic([(topics, F.lit(text).cast("string")) for topics, text in texts])
 
 
 def columns_read(sources: Sources) -> list[str]:

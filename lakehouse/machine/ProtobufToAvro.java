@@ -354,28 +354,28 @@ final class Plan {
 /** A message as an Avro record of the wanted fields: a field that it does not have is null, and so is one that is not set. */
 final class Form {
 
+  private final boolean[] isMark; // of a value that was decoded
   private final Descriptors.FieldDescriptor[] fields; // null for one that the message does not have
   private final Value[] values;
 
   Form(Descriptors.Descriptor type, Schema target) {
     List wanted = target.getFields();
+    this.isMark = new boolean[wanted.size()];
     this.fields = new Descriptors.FieldDescriptor[wanted.size()];
     this.values = new Value[wanted.size()];
     for (int i = 0; i < this.fields.length; i++) {
       Schema.Field field = (Schema.Field) wanted.get(i);
-      if (field.schema().getType() == Schema.Type.UNION) {
-        this.fields[i] = type.findFieldByName(field.name());
-        this.values[i] = this.fields[i] == null ? null : new Value(this.fields[i], (Schema) field.schema().getTypes().get(1));
-      } else {
-        this.values[i] = Value.FALSE; // the mark of a value that was decoded
-      }
+      this.isMark[i] = field.schema().getType() != Schema.Type.UNION;
+      Descriptors.FieldDescriptor found = this.isMark[i] ? null : type.findFieldByName(field.name());
+      this.fields[i] = found;
+      this.values[i] = found == null ? null : new Value(found, (Schema) field.schema().getTypes().get(1), found.isRepeated());
     }
   }
 
   void write(Message message, Encoder out) throws IOException {
     for (int i = 0; i < this.fields.length; i++) {
       Descriptors.FieldDescriptor field = this.fields[i];
-      if (this.values[i] == Value.FALSE) {
+      if (this.isMark[i]) {
         out.writeBoolean(false);
       } else if (field == null || (field.hasPresence() && !message.hasField(field))) {
         out.writeIndex(0);
@@ -390,62 +390,44 @@ final class Form {
 /** How what a field holds is written. */
 final class Value {
 
-  static final Value FALSE = new Value();
   private static final long MICROS = 1000000L;
   private static final int NANOS = 1000000000;
 
   private final Descriptors.FieldDescriptor field;
   private final Schema target;
-  private final Value key;
-  private final Value item; // of an array or map
-  private final Value inner; // of a wrapper
-  private final Form form; // of a message
-  private final Descriptors.FieldDescriptor seconds; // of a timestamp
-  private final Descriptors.FieldDescriptor nanos;
   private final int scale;
   private final boolean isUnsigned;
+  private Value key; // of a map
+  private Value item; // of an array or map
+  private Form form; // of a message
+  private Value inner; // of a wrapper
+  private Descriptors.FieldDescriptor seconds; // of a timestamp
+  private Descriptors.FieldDescriptor nanos;
 
-  private Value() {
-    this.field = null;
-    this.target = null;
-    this.key = null;
-    this.item = null;
-    this.inner = null;
-    this.form = null;
-    this.seconds = null;
-    this.nanos = null;
-    this.scale = 0;
-    this.isUnsigned = false;
-  }
-
-  Value(Descriptors.FieldDescriptor field, Schema target) {
-    this(field, target, field.isRepeated());
-  }
-
-  private Value(Descriptors.FieldDescriptor field, Schema target, boolean isRepeated) {
-    boolean isMessage = field.getJavaType() == Descriptors.FieldDescriptor.JavaType.MESSAGE;
-    boolean isRecord = target.getType() == Schema.Type.RECORD;
-    boolean isMoment = target.getLogicalType() != null && "timestamp-micros".equals(target.getLogicalType().getName());
+  Value(Descriptors.FieldDescriptor field, Schema target, boolean isRepeated) {
     this.field = field;
     this.target = target;
     this.scale = target.getObjectProp("scale") instanceof Number ? ((Number) target.getObjectProp("scale")).intValue() : 0;
     this.isUnsigned = field.getType().name().startsWith("U") || field.getType().name().startsWith("FIXED");
-    if (isRepeated) {
-      boolean isMap = field.isMapField();
-      Descriptors.FieldDescriptor of = isMap ? field.getMessageType().findFieldByNumber(2) : field;
-      Schema items = isMap ? target.getValueType() : target.getElementType();
-      this.key = isMap ? new Value(field.getMessageType().findFieldByNumber(1), Schema.create(Schema.Type.STRING), false) : null;
-      this.item = new Value(of, (Schema) items.getTypes().get(1), false);
+    if (isRepeated && field.isMapField()) {
+      this.key = new Value(part(field, 1), Schema.create(Schema.Type.STRING), false);
+      this.item = new Value(part(field, 2), (Schema) target.getValueType().getTypes().get(1), false);
+    } else if (isRepeated) {
+      this.item = new Value(field, (Schema) target.getElementType().getTypes().get(1), false);
+    } else if (field.getJavaType() != Descriptors.FieldDescriptor.JavaType.MESSAGE) {
+      return;
+    } else if (target.getType() == Schema.Type.RECORD) {
+      this.form = new Form(field.getMessageType(), target);
+    } else if (target.getLogicalType() != null && "timestamp-micros".equals(target.getLogicalType().getName())) {
+      this.seconds = part(field, 1);
+      this.nanos = part(field, 2);
     } else {
-      this.key = null;
-      this.item = null;
+      this.inner = new Value(part(field, 1), target, false);
     }
-    boolean isOne = isMessage && !isRepeated;
-    this.form = isOne && isRecord ? new Form(field.getMessageType(), target) : null;
-    this.seconds = isOne && isMoment ? field.getMessageType().findFieldByNumber(1) : null;
-    this.nanos = isOne && isMoment ? field.getMessageType().findFieldByNumber(2) : null;
-    boolean isWrapper = isOne && !isRecord && !isMoment;
-    this.inner = isWrapper ? new Value(field.getMessageType().findFieldByNumber(1), target, false) : null;
+  }
+
+  private static Descriptors.FieldDescriptor part(Descriptors.FieldDescriptor field, int number) {
+    return field.getMessageType().findFieldByNumber(number);
   }
 
   void write(Object value, Encoder out) throws IOException {

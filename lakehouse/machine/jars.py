@@ -109,17 +109,10 @@ def fetch(conf: str | None = None) -> Path:
 
 
 def spark_jars(conf: str = "spark") -> list[Path]:
-    """Return a configuration's jars, fetched first if needed; raise a `ToolError` if one differs, or as `fetch`."""
-    return _verified(conf)
+    """Return a configuration's jars, fetched first if needed; raise a `ToolError` as `fetch`, or if one differs from the lock.
 
-
-def broker_classpath() -> str:
-    """Return the class path of the local Kafka broker. Raises as `spark_jars`."""
-    return os.pathsep.join(str(jar) for jar in _verified("broker"))
-
-
-def _verified(conf: str) -> list[Path]:
-    """Return a configuration's jars if their bytes match the lock. A changed jar is an error, and is not replaced."""
+    A changed jar is not replaced.
+    """
     if missing(conf):
         fetch(conf)
     folder = cache_dir() / conf
@@ -132,6 +125,11 @@ def _verified(conf: str) -> list[Path]:
             next_step=f"Find out who changed it. `tidemark jars fetch {conf}` replaces it.",
         )
     return [folder / name for name in sorted(pinned(conf))]
+
+
+def broker_classpath() -> str:
+    """Return the class path of the local Kafka broker. Raises as `spark_jars`."""
+    return os.pathsep.join(str(jar) for jar in spark_jars("broker"))
 
 
 def _fetch_into(folder: Path, conf: str) -> None:

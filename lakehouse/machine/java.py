@@ -18,6 +18,14 @@ SECOND_COMPILER_LATE = (
 """Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. See decision 0080."""
 FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 """For a JVM of seconds. With its default of 48 MiB for code, the first compiler would drop and recompile the same code."""
+AVRO_LIMITS = {
+    "org.apache.avro.limits.bytes.maxLength": 16_777_216,
+    "org.apache.avro.limits.string.maxLength": 16_777_216,
+    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
+}
+"""Properties of the JVM: the most bytes of a text, and the most items of a list or map. Without them, ten bytes of Avro that
+name a list of two billion items end the JVM."""
+AVRO_OPTIONS = " ".join(f"-D{name}={most}" for name, most in AVRO_LIMITS.items())
 HOW_TO_GET_JAVA = (
     "Install a JDK of 17 or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
     "others: your package manager or any OpenJDK build), or point JAVA_HOME at the one you have."

@@ -29,7 +29,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "de34814b9e88b7e3120634047bd91bf7e430770fe961f6c7d24fcbf10762ae91"
+SHA256 = "bce8eff509f197b4e9ffe76b47e02e9f6a7557f14ffc7ea044559926c9a938cc"
 """SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.bronze import BRONZE, OWNER
+from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
@@ -45,7 +46,11 @@ def require(spark: SparkSession, run: Run) -> str | None:
     """Return the pipeline that Bronze names, or None; raise a `TableStateError` if Bronze, or else the ledger, is another's."""
     table = run.table(BRONZE_RECORDS)
     owner = tables.properties(spark, table).get(OWNER) if tables.exists(spark, table) else None
-    require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)
+    if owner is not None:
+        owners = {owner}
+    else:
+        owners = {row["pipeline"] for row in small_tables.read(spark, run.table(SILVER_LOADS), ("pipeline",), contract=LOADS)}
+    require_own(run, owners, where=table)
     return owner
 
 
@@ -59,10 +64,3 @@ def require_own(run: Run, owners: Iterable[str], *, where: Table) -> None:
             expected=f"pipeline {run.pipeline}",
             next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
         )
-
-
-def _claimers(spark: SparkSession, run: Run) -> set[str]:
-    ledger = run.table(SILVER_LOADS)
-    if not tables.exists(spark, ledger):
-        return set()
-    return {row["pipeline"] for row in small_tables.read(spark, ledger, ("pipeline",))}

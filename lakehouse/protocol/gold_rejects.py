@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.gold import REJECTS
+from lakehouse.contracts.gold import REJECTS, STREAM_HEALTH
 from lakehouse.contracts.silver import RELEASED
-from lakehouse.delta import small_tables, tables
+from lakehouse.delta import small_tables
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.gate import GateRun
-    from lakehouse.delta.small_tables import Row
+    from lakehouse.delta.small_tables import From, Row
     from lakehouse.run.context import Run
 
 PLACE = ("topic", "partition", "offset")
@@ -32,27 +32,20 @@ PLACE = ("topic", "partition", "offset")
 
 def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     """Return the rows that a gate run found: records that its range leaves out of Gold."""
-    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
-        return []
-    rows = small_tables.read(spark, table, REJECTS.names, start=("load_seq", gate_run.first_load_seq))
+    rows = _read(spark, run, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["gate_run_id"] == gate_run.gate_run_id]
 
 
 def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
     """Return the rows in effect, of loads up to `up_to`: those whose own gate run published their load."""
-    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
-        return []
-    rows = small_tables.read(spark, table, REJECTS.names)
-    asked = [row for row in rows if up_to is None or row["load_seq"] <= up_to]
+    asked = [row for row in _read(spark, run) if up_to is None or row["load_seq"] <= up_to]
     published = _published(spark, run, asked)
     return [row for row in asked if _let_out(row) in published]
 
 
 def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     """Return the rows that operators released in loads of a gate run's range; Gold gets their records with it."""
-    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
-        return []
-    rows = small_tables.read(spark, table, REJECTS.names, start=("settled_load_seq", gate_run.first_load_seq))
+    rows = _read(spark, run, start=("settled_load_seq", gate_run.first_load_seq))
     asked = [
         row
         for row in rows
@@ -80,9 +73,15 @@ def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> Dat
 def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:
     """Return each published load, from the first of these rows on, with the gate run that published it."""
     first = min((row["load_seq"] for row in rows), default=None)
-    if first is None or not tables.exists(spark, table := run.table(GOLD_STREAM_HEALTH)):
+    if first is None:
         return set()
-    return {_let_out(row) for row in small_tables.read(spark, table, ("load_seq", "gate_run_id"), start=("load_seq", first))}
+    table, names = run.table(GOLD_STREAM_HEALTH), ("load_seq", "gate_run_id")
+    health = small_tables.read(spark, table, names, start=("load_seq", first), contract=STREAM_HEALTH)
+    return {_let_out(row) for row in health}
+
+
+def _read(spark: SparkSession, run: Run, *, start: From | None = None) -> list[Row]:
+    return small_tables.read(spark, run.table(GOLD_REJECTS), REJECTS.names, start=start, contract=REJECTS)
 
 
 def _let_out(row: Row) -> tuple[int, str]:

@@ -90,6 +90,6 @@ def _by_protoc(files: Mapping[str, str]) -> bytes:
         except subprocess.TimeoutExpired as error:
             raise ProtobufSchemaError(f"protoc has no end after {_SECONDS} s") from error
         if ran.returncode or not made.is_file():
-            told = ran.stderr.decode(errors="replace").replace(str(root), "").strip().splitlines()
-            raise ProtobufSchemaError(f"protoc refuses it: {' '.join(told[:3])[:500] or f'status {ran.returncode}'}")
+            said = ran.stderr.decode(errors="replace").replace(str(root), "").strip().splitlines()
+            raise ProtobufSchemaError(f"protoc refuses it: {' '.join(said[:3])[:500] or f'status {ran.returncode}'}")
         return made.read_bytes()

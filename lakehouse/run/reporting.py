@@ -17,9 +17,9 @@ from lakehouse.run.events import bind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lakehouse.beside import Folder
     from lakehouse.run.context import Report
     from lakehouse.run.terminal_view import LiveReport
+    from lakehouse.sidecar_files import Files
 
 MASK = "********"
 _LONGEST_IN_LOG = 10_000
@@ -130,6 +130,6 @@ def _level(name: str) -> str:
     return "error" if name.endswith(".failed") else "warning" if name.endswith("_failed") else "info"
 
 
-def save_result(folder: Folder, result: Mapping[str, object]) -> str:
+def save_result(folder: Files, result: Mapping[str, object]) -> str:
     """Save a run's result as `<run_id>.json`, whole or not at all, in a lakehouse's `_reports`; return its place."""
     return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -66,8 +66,8 @@ class LiveReport:
             stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
             return
         stage.what, stage.moving = what.replace("_", " "), ""
-        told = {key: self._scrub(value) for key, value in fields.items() if key not in _NOT_SHOWN}
-        stage.numbers.update(_numbers(told))
+        shown = {key: self._scrub(value) for key, value in fields.items() if key not in _NOT_SHOWN}
+        stage.numbers.update(_numbers(shown))
         if what in _ENDS:
             stage.ended = time.monotonic()
 
@@ -100,9 +100,9 @@ class LiveReport:
         view.add_column(justify="right", no_wrap=True)
         for stage in list(self._stages.values()):
             moving = [stage.moving] if stage.moving else []
-            told = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
+            line = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
             view.add_row(
-                self._mark(stage), Text(stage.name, style="bold"), Text(printable(told)), Text(f"{stage.seconds:.1f} s")
+                self._mark(stage), Text(stage.name, style="bold"), Text(printable(line)), Text(f"{stage.seconds:.1f} s")
             )
         return view
 

@@ -24,13 +24,8 @@ def word(number: str) -> Column:
     return F.shiftright(number, WORD_BITS)
 
 
-def bit(number: str) -> Column:
+def bit(number: Column) -> Column:
     """Return a number's bit in its bitmap word, as bigint."""
-    return bit_of(F.col(number))
-
-
-def bit_of(number: Column) -> Column:
-    """Return the same of a column."""
     return F.call_function("shiftleft", F.lit(1).cast("bigint"), number.bitwiseAND(_IN_WORD).cast("int"))
 
 
@@ -79,7 +74,7 @@ def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> 
     nth = F.shiftright(number.bitwiseAND(2**_BLOCK_BITS - 1), WORD_BITS).cast("int")
     below = F.bitwise_not(F.call_function("shiftleft", F.lit(-1).cast("bigint"), nth))
     word = F.get(found["words"], F.bit_count(found["mask"].bitwiseAND(below)))
-    is_set = (found["mask"].bitwiseAND(bit_of(nth)) != 0) & (word.bitwiseAND(bit_of(number)) != 0)
+    is_set = (found["mask"].bitwiseAND(bit(nth)) != 0) & (word.bitwiseAND(bit(number)) != 0)
     same = records["topic"].between(found["topic"], found["topic"]) & (records["partition"] <= found["partition"])
     is_same = same & (records["partition"] >= found["partition"])
     is_near = interval_join.place_key(found, found["block"]) == interval_join.place_key(

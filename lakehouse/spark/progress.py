@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Report
 
-_TELL_SECONDS = 5.0
-_LOOKS_PER_WORD = 5
+_REPORT_SECONDS = 5.0
+_LOOKS_PER_REPORT = 5
 
 
 @contextlib.contextmanager
-def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
+def report_progress(
+    spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _REPORT_SECONDS
+) -> Iterator[None]:
     """Report `<stage>.working` with its tasks every few seconds; nothing over Spark Connect, which has no status tracker."""
     if is_remote():
         yield
@@ -41,9 +43,9 @@ def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: floa
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
     tracker, looks = context.statusTracker(), 0
-    while not is_over.wait(every_seconds / _LOOKS_PER_WORD):
+    while not is_over.wait(every_seconds / _LOOKS_PER_REPORT):
         looks += 1
-        if looks < _LOOKS_PER_WORD:
+        if looks < _LOOKS_PER_REPORT:
             continue
         try:
             stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from lakehouse.errors import TableMissingError, ToolError, headline
 from lakehouse.machine.storage_jar import LOG_STORE
 from lakehouse.spark.session import is_databricks
-from lakehouse.storage.s3 import S3Storage, log_store_key
+from lakehouse.storage import S3Storage, log_store_key
 from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:

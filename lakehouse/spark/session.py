@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars, platform
-from lakehouse.machine.java import SECOND_COMPILER_LATE
+from lakehouse.machine.java import AVRO_OPTIONS, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
-from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,19 +144,6 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level
     return spark
 
 
-@contextlib.contextmanager
-def no_file_relations(spark: SparkSession) -> Iterator[None]:
-    """In a session started here, keep Spark from resolving a file as a table (``text.`/etc/hostname` ``)."""
-    if platform.brings_session():
-        yield
-        return
-    spark.conf.set("spark.sql.runSQLOnFiles", "false")
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
-
-
 def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkSession:
     running = _running()
     # Started by another caller. It takes those of our settings that can still be changed, and would be broken by them.
@@ -211,7 +197,7 @@ def _local(log_level: str) -> dict[str, str]:
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
         "spark.driver.extraJavaOptions": " ".join(
             [
-                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
+                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", AVRO_OPTIONS),
                 *SECOND_COMPILER_LATE,
                 *class_archive.jvm_options(),
             ]

@@ -11,9 +11,9 @@ from pyspark.sql.types import BinaryType, StringType
 from lakehouse.errors import ToolError, headline
 from lakehouse.extract.protobuf import MESSAGE_PATH, TO_AVRO
 from lakehouse.machine import jars
+from lakehouse.machine.java import AVRO_LIMITS, AVRO_OPTIONS
 from lakehouse.machine.storage_jar import PROTOBUF_MESSAGE_PATH, PROTOBUF_TO_AVRO
 from lakehouse.settings import payload_schema, protobuf_schema
-from lakehouse.spark import avro_limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,9 +24,33 @@ if TYPE_CHECKING:
 def require(spark: SparkSession, formats: Collection[str]) -> None:
     """Check that a session can decode these formats, and register our functions; raise a `ToolError` with what to add."""
     if "avro" in formats or "protobuf" in formats:
-        avro_limits.require(spark)
+        _require_avro(spark)
     if "protobuf" in formats:
         _require_protobuf(spark)
+
+
+@lru_cache(maxsize=1)
+def _require_avro(spark: SparkSession) -> None:
+    """Check that the session decodes Avro, and that an executor has the limits."""
+    asked = ", ".join(f"reflect('java.lang.System', 'getProperty', '{name}')" for name in AVRO_LIMITS)
+    try:
+        spark.sql("""SELECT from_avro(X'', '"null"', map())""").schema  # noqa: B018 -- reading `schema` runs the analysis
+        [found] = spark.sql(f"SELECT {asked} FROM range(1)").collect()  # noqa: S608 -- the names above
+    except PySparkException as error:
+        raise _unsafe_avro(headline(str(error))) from error
+    if any(not (value or "").isdigit() or int(value) > most for value, most in zip(found, AVRO_LIMITS.values(), strict=True)):
+        raise _unsafe_avro(", ".join(f"{name}={value}" for name, value in zip(AVRO_LIMITS, found, strict=True)))
+
+
+def _unsafe_avro(observed: str) -> ToolError:
+    return ToolError(
+        "The session cannot decode Avro safely: a few bytes of a producer's could end its JVM.",
+        where="the Spark session",
+        observed=observed,
+        expected=f"spark-avro, and the limits {AVRO_OPTIONS}",
+        next_step=f"Start it with --packages {jars.coordinates('spark-avro_')}, and with these options in "
+        "spark.driver.extraJavaOptions and spark.executor.extraJavaOptions; docs/formats.md.",
+    )
 
 
 @lru_cache(maxsize=1)

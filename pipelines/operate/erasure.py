@@ -16,7 +16,6 @@ from pyspark.sql.types import BinaryType
 from expectations import verdict
 from lakehouse.delta import log_files, maintenance, small_tables
 from lakehouse.delta import tables as delta
-from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
@@ -27,9 +26,9 @@ from pipelines.silver_to_gold import amend_gold
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.delta.stored_files import Files
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.sidecar_files import Files
     from lakehouse.table import Table
 
 _PATIENCE_SECONDS = 60
@@ -107,7 +106,7 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         found = [table for table in tables(spark, run, settings) if holds_records(table.name)]
         if not found:
             raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
-        root = files_of(run.lakehouse)
+        root = run.lakehouse.table_files
         places = [(table, None if root is None else root.below(table.name)) for table in found]
         removed: list[dict[str, int | None]] = [{"removed_files": 0, "removed_log_files": 0}] * len(found)
         if not is_dry_run:
@@ -199,8 +198,8 @@ def _data_files(table: Files) -> int:
 def _start_log_anew(table: Files) -> int:
     """Remove log files from before the last checkpoint, and those of a crashed writer; return how many."""
     log, before = table.below("_delta_log"), log_files.read_log(table)
-    names, last = {name.removeprefix("_delta_log/") for name in before.sizes if name.startswith("_delta_log/")}, before.version
-    if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
+    last = before.version
+    if before.violations or f"{last:020}.checkpoint.parquet" not in before.names or before.files is None:
         raise TableStateError(
             "The log of a table cannot be started anew; its earlier commits were left.",
             where=log.place,

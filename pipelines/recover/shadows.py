@@ -6,7 +6,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import tables
-from lakehouse.delta.stored_files import files_of
 from lakehouse.table import SHADOWS
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def drop(spark: SparkSession, run: Run) -> str | None:
         found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
         for row in found:
             tables.drop(spark, place.table(row["tableName"]))
-    elif (files := files_of(place)) is not None:
+    elif (files := place.table_files) is not None:
         kept = files.below(SHADOWS)
         for name in kept.sizes():
             kept.remove(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED, REPLAY
-from lakehouse.extract.kinds import by_topic
+from lakehouse.extract.per_topic import by_topic
 from lakehouse.run.findings import Check, Violation
 from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import WORD_BITS

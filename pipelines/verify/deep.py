@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import RECORDS
-from lakehouse.delta.added_fields import holds
 from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import interval_join
@@ -29,11 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import DataType
 
     from lakehouse.run.context import Run
     from lakehouse.run.findings import Check
     from pipelines.verify.snapshot import VerifySnapshot
+
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+"""To the microsecond: by default Spark's JSON has milliseconds."""
 
 
 def rules_of_loads(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> dict[int, str]:
@@ -80,15 +80,12 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
     decodings = {decoding: loads for decoding, loads in _loads_by_decoding(rules_of).items() if decoding.decodes}
     if not decodings or "payload" not in silver.columns:
         return
-    kind = silver.schema["payload"].dataType
-    silver = silver.withColumnRenamed("payload", "kept")
+    silver = silver.withColumn("kept", _as_json("payload")).drop("payload")
     compared = []
     for decoding, loads in decodings.items():
         rows = silver.where(interval_join.any_of(loads))
         again = decoded(rows, with_schemas(spark, run, rows, decoding))
-        payload = _comparable(F.col("payload"), again.schema["payload"].dataType, kind)
-        differs = ~_comparable(F.col("kept"), kind, kind).eqNullSafe(payload)
-        compared.append(again.where(differs).select("topic", "partition", "offset"))
+        compared.append(again.where(F.col("kept") != _as_json("payload")).select("topic", "partition", "offset"))
     yield from _counted(
         reduce(DataFrame.unionByName, compared), SILVER_RECORDS, "payloads that are not their values", "the value, decoded"
     )
@@ -114,30 +111,9 @@ def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
     return found
 
 
-def _comparable(found: Column, kind: DataType, wanted: DataType) -> Column:
-    """Make a value comparable in Spark: with the fields of the wanted type, null where missing; maps as entries."""
-    if kind.simpleString() == wanted.simpleString() and not holds(kind, MapType):
-        return found
-    if isinstance(kind, StructType) and isinstance(wanted, StructType):
-        known = {field.name: field.dataType for field in kind.fields}
-        parts = [
-            _comparable(
-                found.getField(field.name) if field.name in known else F.lit(None).cast(field.dataType),
-                known.get(field.name, field.dataType),
-                field.dataType,
-            ).alias(field.name)
-            for field in wanted.fields
-        ]
-        return F.when(found.isNotNull(), F.struct(*parts))
-    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
-        return F.transform(found, lambda element: _comparable(element, kind.elementType, wanted.elementType))
-    if isinstance(kind, MapType) and isinstance(wanted, MapType):
-        values = kind.valueType, wanted.valueType
-        return F.transform(
-            F.map_entries(found),
-            lambda entry: F.struct(entry["key"].alias("key"), _comparable(entry["value"], *values).alias("value")),
-        )
-    return found
+def _as_json(value: str) -> Column:
+    """Write a column in a form that Spark compares, as it does not maps; a null field is like one that its type lacks."""
+    return F.to_json(F.struct(F.col(value).alias("value")), {"timestampFormat": _TIME, "timestampNTZFormat": _TIME})
 
 
 def _decided(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: Mapping[int, str]) -> Iterator[Violation]:

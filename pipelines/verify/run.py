@@ -20,7 +20,6 @@ from lakehouse import reconcile
 from lakehouse.contracts.silver import CLASSES, STREAM, stream_text
 from lakehouse.delta import log_files, small_tables
 from lakehouse.delta.errors import SPARK_ERRORS
-from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import headline
 from lakehouse.run.findings import Check, Violation, finding
 from lakehouse.table import (
@@ -100,7 +99,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
 
 def _files(run: Run) -> Iterator[Check]:
     """Check the tables' files under a root. A catalog manages its own, and reading them finds what is missing."""
-    root = files_of(run.lakehouse)
+    root = run.lakehouse.table_files
     if root is None:
         return
     logs = {name: log for name in TABLE_NAMES if (log := log_files.read_log(root.below(name))).sizes}

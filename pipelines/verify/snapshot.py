@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from expectations import decisions
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, QUARANTINED, REPLAY, WATERMARK, is_rebuilt
-from lakehouse.delta import few_rows, small_tables, tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
     BRONZE_RECORDS,
@@ -97,7 +97,7 @@ class VerifySnapshot:
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
         """A table at its pinned version; a small one is read once."""
         if name not in self._frames:
-            self._frames[name] = few_rows.frame(spark, run.table(name), version=self.versions[name])
+            self._frames[name] = small_tables.frame(spark, run.table(name), version=self.versions[name])
         return self._frames[name]
 
 

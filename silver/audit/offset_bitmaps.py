@@ -44,7 +44,7 @@ def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
     named = [
         column
         for table, hashed in hashes.items()
-        for column in (F.when(hashed.isNotNull(), bit("offset")).alias(f"{table}_bit"), hashed.alias(f"{table}_hash"))
+        for column in (F.when(hashed.isNotNull(), bit(F.col("offset"))).alias(f"{table}_bit"), hashed.alias(f"{table}_hash"))
     ]
     sums = [
         column
@@ -81,7 +81,7 @@ def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
         & (records["partition"] == known["kept_partition"])
         & (word("offset") == known["kept_word"])
     )
-    is_kept = F.coalesce(known["s_bits"].bitwiseAND(bit("offset")) != 0, F.lit(False))
+    is_kept = F.coalesce(known["s_bits"].bitwiseAND(bit(F.col("offset"))) != 0, F.lit(False))
     return records.join(known, on=same, how="left").select(*records.columns, is_kept.alias("is_kept"))
 
 

@@ -27,7 +27,7 @@ def repeated(records: DataFrame) -> DataFrame:
     """Find the bitmap words of 64 sequences in which Silver has more rows than sequences: few rows are shuffled."""
     words = records.groupBy(*STREAM, "epoch", word("sequence").alias("word")).agg(
         F.count(F.lit(1)).alias("rows"),
-        F.bit_count(F.bit_or(bit("sequence"))).cast("bigint").alias("sequences"),
+        F.bit_count(F.bit_or(bit(F.col("sequence")))).cast("bigint").alias("sequences"),
         F.min("sequence").alias("first_sequence"),
         F.max("sequence").alias("last_sequence"),
     )

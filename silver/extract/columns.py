@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import STREAM, UNDECODABLE
 from lakehouse.extract.columns import columns_read, extract, fingerprint
-from lakehouse.extract.kinds import by_topic
+from lakehouse.extract.per_topic import by_topic
 from silver.extract.payload import decoded
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.extract import avro, kinds
+from lakehouse.extract import avro, per_topic
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT
 from silver.extract import json_payload
@@ -67,9 +67,9 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     structs = [each for each in ways if each.payload.format != "text"]
 
     def chosen(make: Callable[[_Kind], Column], among: Sequence[_Kind] = ways) -> Column:
-        return kinds.of_kind([([each.number], make(each)) for each in among], len(decodings)) if among else F.lit(None)
+        return per_topic.of_kind([([each.number], make(each)) for each in among], len(decodings)) if among else F.lit(None)
 
-    given = kinds.numbered(records, [topics for _, topics in decodings])
+    given = per_topic.numbered(records, [topics for _, topics in decodings])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     sized = given.withColumn("_refused", chosen(_refused).cast("string"))
     texts = [each for each in ways if not each.has_types]
@@ -86,10 +86,10 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     empty = [(undecoded, F.when(value.isNotNull(), F.struct(*fields)))] if undecoded and fields else []
     payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
     found = {
-        "payload": kinds.of_kind(payloads, len(decodings)),
+        "payload": per_topic.of_kind(payloads, len(decodings)),
         "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
     }
-    return judged.withColumns(found).drop(kinds.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
+    return judged.withColumns(found).drop(per_topic.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
 
 
 def _refused(each: _Kind) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import ConfigError, RegistryError
 from lakehouse.extract import avro, protobuf
-from lakehouse.extract.kinds import KIND, by_topic
+from lakehouse.extract.per_topic import KIND, by_topic
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
 from lakehouse.settings.protobuf_schema import ProtobufSchemaError
 from lakehouse.spark import value_formats

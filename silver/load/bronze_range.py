@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.delta import few_rows, tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
 from lakehouse.spark.interval_join import any_of, at
@@ -90,7 +90,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     if (few := _few(bronze, bronze_range)) is not None:
         return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)
-    records = few_rows.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
+    records = small_tables.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
     decided = [
@@ -108,23 +108,23 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
     if bronze_range.up_to is not None:
         return None
     texts = ("topic", "producer", "problem", FINGERPRINT)
-    limits = few_rows.Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
+    limits = small_tables.Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
     return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
 
 
 def _few(
-    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: few_rows.Limits | None = None
+    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: small_tables.Limits | None = None
 ) -> pa.Table | None:
     """Return the undecided records if they are few and in a local folder."""
     decided = _decided_boxes(bronze_range)
-    rows = few_rows.outside(bronze, columns, decided, version=bronze_range.to_version, limits=limits)
+    rows = small_tables.few(bronze, columns, decided, version=bronze_range.to_version, is_outside=True, limits=limits)
     if rows is None or bronze_range.topics is None:
         return rows
     topics = [topic for topic in pc.unique(rows["topic"]).to_pylist() if plain_topic(topic) in bronze_range.topics]
     return rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
 
 
-def _decided_boxes(bronze_range: BronzeRange) -> list[few_rows.Box]:
+def _decided_boxes(bronze_range: BronzeRange) -> list[small_tables.Box]:
     return [
         {"topic": (topic, topic), "partition": (first, last), "offset": (0, up_to)}
         for topic, first, last, up_to in decided_places(bronze_range.above)

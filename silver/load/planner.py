@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.small_tables import Row
-    from lakehouse.delta.snapshot_prefetch import Prefetch
+    from lakehouse.delta.tables import Prefetch
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
     from silver.rules import Rules

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, REPLAY, STREAM
-from lakehouse.delta import snapshot_prefetch, tables
+from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ClaimStuckError, TableStateError, headline
@@ -92,7 +92,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
-    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
+    with tables.prefetch_snapshots(spark) as prefetch:
         planned = plan(spark, run, rules, recovered, stream_limits, most=max_records, limits=limits, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)

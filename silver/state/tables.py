@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.delta import small_tables, tables, views
+from lakehouse.delta import small_tables, tables
 from lakehouse.delta.added_fields import added_fields
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
@@ -46,7 +46,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         ContractError: A table exists with other columns, or with another payload type.
     """
     create_missing(spark, run, rules, is_checked=True)
-    views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
+    tables.create_views(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
     if rules.decodes:
         tables.add_fields(spark, run.table(SILVER_RECORDS), "payload", _payload_to_have(spark, run, rules))
 

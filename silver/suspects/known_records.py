@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import LATE, REJECTS, silver_records
-from lakehouse.delta import few_rows
+from lakehouse.delta import small_tables
 from lakehouse.spark import frames, pruning
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS
 from silver.state.tables import before_load
@@ -49,7 +49,7 @@ class KnownRecords:
         """What the loads before one left in a run's tables. Few rows in the ranges are read on the driver."""
 
         def few(table: str, columns: Sequence[str], wanted: Sequence[Range], of: str) -> DataFrame | None:
-            boxes: list[few_rows.Box] = [
+            boxes: list[small_tables.Box] = [
                 {
                     **{name: (value, value) for name, value in (("topic", topic), ("partition", partition), ("epoch", epoch))},
                     of: (first, last),
@@ -57,7 +57,7 @@ class KnownRecords:
                 }
                 for topic, partition, epoch, first, last in wanted
             ]
-            rows: pa.Table | None = few_rows.within(run.table(table), columns, boxes)
+            rows: pa.Table | None = small_tables.few(run.table(table), columns, boxes)
             return None if rows is None else frames.of_arrow(spark, rows)
 
         return cls(

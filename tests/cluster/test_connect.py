@@ -32,7 +32,7 @@ import json, sys
 from pyspark.sql import SparkSession
 import tidemark
 from tidemark.commands import main
-from lakehouse.spark.only_tables import beyond_tables
+from lakehouse.spark.query_sandbox import beyond_tables
 from lakehouse.spark.session import open_session
 commands, names, config, root, zone = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
 spark = SparkSession.builder.getOrCreate()

@@ -64,9 +64,9 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
     verdict.raise_if_failed(spark, loaded, gate_run)
     assert verdict.last(spark, loaded) == gate_run
-    data_docs = loaded.lakehouse.beside("_data_docs")
+    data_docs = loaded.lakehouse.sidecar_files("_data_docs")
     assert data_docs is not None
-    assert "index.html" in data_docs.names()
+    assert "index.html" in data_docs.sizes()
 
 
 MANY: dict[str, Any] = {

@@ -9,8 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse.settings.model_sql import as_query, foreign_relations
-from lakehouse.spark.only_tables import beyond_tables
-from lakehouse.spark.session import no_file_relations
+from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 
 WIDE = ", ".join(f"{number} AS c{number}" for number in range(60))
 FILES = [

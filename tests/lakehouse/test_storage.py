@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from lakehouse.settings.pipeline import LakehouseSettings
-from lakehouse.storage.azure import AzureStorage
-from lakehouse.storage.google import GoogleStorage
-from lakehouse.storage.s3 import S3Storage
-from lakehouse.storage.store import Storage, storage_of
+from lakehouse.storage import AzureStorage, GoogleStorage, S3Storage, Storage, storage_of
 
 S3 = "s3://bucket/lake"
 ACCOUNT = "account.dfs.core.windows.net"

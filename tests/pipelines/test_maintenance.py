@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import maintenance, tables
 from lakehouse.delta.log_files import read_log
-from lakehouse.delta.stored_files import LocalFiles
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
 from lakehouse.settings.pipeline import Settings
+from lakehouse.sidecar_files import LocalFiles
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
 from pipelines.job import Job

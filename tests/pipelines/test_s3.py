@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from bronze.dev_broker.broker import LocalBroker
-from lakehouse.storage.s3 import S3Storage
+from lakehouse.sidecar_files import StoreFiles
+from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.kafka import send, sequenced
 from tests.support.object_store import Request, before_store, make_bucket, section, storage
@@ -34,7 +36,7 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
     with before_store(s3) as (port, interference):
         make_bucket(s3, f"behind-{port}")
         lakehouse = in_s3(port, f"behind-{port}")
-        files = storage(s3).files()  # the rival's way, past the proxy
+        bucket = StoreFiles(storage(s3), f"s3://behind-{port}")  # the rival's way, past the proxy
         assert isinstance(lakehouse.storage, S3Storage)
         place = section("root", lakehouse.root or "", lakehouse.storage)  # its credentials are references, as a user has them
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
@@ -44,12 +46,11 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
 
         def before(request: Request) -> None:
             """Commit first, once at every other version of a table: a commit that changes nothing."""
-            path = request.path.lstrip("/")
+            path = request.path.partition(f"/behind-{port}/")[2]
             version = int(path.rpartition("/")[2].removesuffix(".json")) if request.is_commit else 0
             if version % 2 and path not in rivals:
                 rivals[path] = json.dumps({"commitInfo": {"operation": "RIVAL", "timestamp": version}}).encode()
-                with files.open_output_stream(path) as stream:
-                    stream.write(rivals[path])
+                obstore.put(bucket.store, path, rivals[path])
 
         def is_lost(request: Request) -> bool:
             is_first = request.is_commit and request.status == 200 and request.path not in lost
@@ -84,9 +85,7 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
             "gate_results",
             "gold_records",
         }
-        for path, content in rivals.items():
-            with files.open_input_stream(path) as stream:
-                assert stream.read() == content
+        assert {path: bucket.read(path) for path in rivals} == rivals
         totals = asked(config, "status")["totals"]
         assert totals | {"records": 8 + 2 * more, "accepted": 5 + more, "duplicate": 2 + more, "late": 1} == totals
         assert asked(config, "sql", "SELECT count(*) AS n, count(DISTINCT sequence) AS d FROM gold_records") == [

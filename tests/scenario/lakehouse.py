@@ -10,7 +10,6 @@ from typing import Any
 
 from bronze.dev_broker.broker import create_topic
 from lakehouse.config.load import load
-from lakehouse.delta.stored_files import files_of
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.scenario import corpus
@@ -67,7 +66,7 @@ class Scenario:
 
     def commits(self) -> dict[str, int]:
         """The last version of every table, shadows left out: those are what a rebuild shows."""
-        files = files_of(self.lakehouse)
+        files = self.lakehouse.table_files
         assert files is not None
         found: dict[str, int] = {}
         for name in files.sizes():

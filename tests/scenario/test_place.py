@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.dev_broker.broker import LocalBroker
-from lakehouse.delta.stored_files import files_of
 from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.places import PLACE, Place
@@ -85,7 +84,7 @@ def test_a_topic_reaches_gold_and_every_command_works(
     ran("run", "rebuild --apply --reason again", *([] if IN_CATALOG else [ended]))
     assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
     assert asked(config, "verify", "--deep")["ok"]
-    files = files_of(lakehouse)
+    files = lakehouse.table_files
     if files is not None:
         assert not any(file.startswith("_shadow/") for file in files.sizes())
         files.remove(next(file for file in files.sizes() if file.startswith("bronze_records/part-")))
@@ -95,9 +94,9 @@ def test_a_topic_reaches_gold_and_every_command_works(
 
 
 def read(lakehouse: Lakehouse, folder: str, file: str) -> str:
-    found = lakehouse.beside(folder)
+    found = lakehouse.sidecar_files(folder)
     assert found is not None
-    return found.read(file)
+    return found.read(file).decode()
 
 
 def check_commands_that_read(name: str, config: Path, lakehouse: Lakehouse, asked: Callable[..., Any]) -> None:

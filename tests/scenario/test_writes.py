@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 import tidemark
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError, UsageError
 from tests.scenario.cases import IN_S3, LET_IN, WHY, WRITES, as_json, differences
 from tests.scenario.conftest import Said, clean_logs
@@ -79,7 +78,7 @@ def test_commands_that_change_files_do_their_work_in_s3_where_every_log_was_clea
     tell(copy, "maintain", "--erase", "--key", ERASED.decode(), "--set", "maintenance.allow_short_retention=true")
 
     tell(copy, "verify", "--deep")
-    files = files_of(copy.lakehouse)
+    files = copy.lakehouse.table_files
     assert files is not None
     assert not any(name.startswith("_shadow/") for name in files.sizes())
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bronze.dev_broker.process import HOST, free_port
-from lakehouse.storage.azure import AzureStorage
-from lakehouse.storage.google import GoogleStorage
-from lakehouse.storage.s3 import S3Storage
+from lakehouse.sidecar_files import StoreFiles
+from lakehouse.storage import AzureStorage, GoogleStorage, S3Storage
 from tests.support.served import PATIENCE_SECONDS, Handler, kept_program, listening, served
 
 BUCKET = "lake"
@@ -194,8 +193,19 @@ def azurite(folder: Path) -> Iterator[tuple[AzureStorage, str]]:
         *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
     ]
     given = AzureStorage(_ACCOUNT, _ACCOUNT_KEY, endpoint=f"http://{HOST}:{port}")
-    with served(command, folder, lambda: given.files().create_dir(BUCKET)):
+    with served(command, folder, lambda: _make_container(f"{HOST}:{port}")):
         yield given, f"abfs://{BUCKET}@{_ACCOUNT}"
+
+
+def _make_container(address: str) -> None:
+    from pyarrow.fs import AzureFileSystem
+
+    place = {
+        f"{each}_storage_{part}": value
+        for each in ("blob", "dfs")
+        for part, value in (("authority", address), ("scheme", "http"))
+    }
+    AzureFileSystem(_ACCOUNT.partition(".")[0], account_key=_ACCOUNT_KEY, **place).create_dir(BUCKET)
 
 
 @contextlib.contextmanager
@@ -218,5 +228,5 @@ def fake_gcs(folder: Path) -> Iterator[tuple[GoogleStorage, str]]:
         *("-log-level", "error", "-filesystem-root", str(objects), "-public-host", f"{HOST}:{port}"),
     ]
     given = GoogleStorage(f"http://{HOST}:{port}")
-    with served(command, folder, lambda: given.files().get_file_info(BUCKET)):
+    with served(command, folder, StoreFiles(given, f"gs://{BUCKET}").sizes):
         yield given, f"gs://{BUCKET}"

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyarrow.fs import FileSystem
+import obstore
 from pyspark.sql import SparkSession
 
+from lakehouse.sidecar_files import Files, LocalFiles, StoreFiles
 from lakehouse.spark.session import FILE_MANAGER
-from lakehouse.storage.s3 import S3Storage
-from lakehouse.storage.store import Storage
+from lakehouse.storage import S3Storage, Storage
 from lakehouse.table import Lakehouse
-from lakehouse.uri import path_in_store
 from tests.support.object_store import BUCKET, azurite, fake_gcs, object_store, section, storage
 from tests.support.spark_servers import metastore
 
@@ -112,28 +111,19 @@ STARTED = {"azure": in_azure, "google": in_google, "metastore": in_metastore, "m
 
 
 def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
-    assert original.storage is not None
-    files = original.storage.files()
-    _copy_all(files, path_in_store(str(original.root)), files, path_in_store(str(new.root)))
+    assert original.table_files is not None
+    _copy_all(original.table_files, new.table_files)
 
 
 def upload(folder: Path, root: str, storage: S3Storage) -> None:
-    from pyarrow.fs import LocalFileSystem
-
-    _copy_all(LocalFileSystem(), str(folder), storage.files(), path_in_store(root))
+    _copy_all(LocalFiles(folder), StoreFiles(storage, root))
 
 
-def _copy_all(here: FileSystem, before: str, there: FileSystem, after: str) -> None:
-    """Copy files, many at once: `pyarrow.fs.copy_files` makes each folder first, which takes ten times as long."""
-    from pyarrow.fs import FileSelector, FileType
-
-    def copy(path: str) -> None:
-        with here.open_input_stream(path) as read, there.open_output_stream(after + path.removeprefix(before)) as written:
-            written.write(read.readall())
-
-    found = here.get_file_info(FileSelector(before, recursive=True))
-    with ThreadPoolExecutor(8) as pool:  # an empty one is the sign of a folder
-        list(pool.map(copy, (each.path for each in found if each.type is FileType.File and each.size)))
+def _copy_all(here: Files, there: Files | None) -> None:
+    assert isinstance(there, StoreFiles)
+    store = there.store
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: obstore.put(store, name, here.read(name)), here.sizes()))
 
 
 def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder: Path) -> None:

@@ -16,7 +16,7 @@ from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from lakehouse.spark import session
-from lakehouse.storage.store import Storage
+from lakehouse.storage import Storage
 from tests.support.quick import QUICK
 from tests.support.served import served
 

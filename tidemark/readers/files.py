@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 
 from lakehouse.contracts import views
-from lakehouse.delta.stored_files import table_names
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
-from lakehouse.uri import path_in_store
 from tidemark.readers import sql_guard
 from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
 from tidemark.readers.sql_guard import sql_text
@@ -28,9 +26,7 @@ from tidemark.readers.sql_guard import sql_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pyarrow.fs import FileSystem
-
-    from lakehouse.storage.store import Storage
+    from lakehouse.storage import Storage
     from lakehouse.table import Lakehouse, Table
 
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
@@ -67,9 +63,9 @@ class Database:
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
     """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
-    is_local = lakehouse.local_root is not None
+    files, is_local = lakehouse.table_files, lakehouse.local_root is not None
     with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
-        return {name: lakehouse.table(name) for name in table_names(lakehouse) or []}
+        return {name: lakehouse.table(name) for name in (files.tables() if files else None) or []}
 
 
 @contextlib.contextmanager
@@ -130,7 +126,7 @@ def _opened(
         database.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         if lakehouse.storage is not None:
-            add = partial(_add_stored, storage=lakehouse.storage, files=lakehouse.storage.files())
+            add = partial(_add_stored, storage=lakehouse.storage)
         for name in sorted(wanted & found.keys()):
             add(database, found[name])
         for name, query in views.queries("duckdb").items():
@@ -165,14 +161,12 @@ def _extension() -> Path:
     return files[0]
 
 
-def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage, files: FileSystem) -> None:
+def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage) -> None:
     from deltalake import DeltaTable
-    from pyarrow.fs import SubTreeFileSystem
 
     with _store_errors_named(table.location):
         found = DeltaTable(table.location, storage_options=storage.for_delta_rs())
-        folder = SubTreeFileSystem(path_in_store(table.location), files)
-        database.from_arrow(found.to_pyarrow_dataset(filesystem=folder)).create_view(table.name)
+        database.from_arrow(found.to_pyarrow_dataset()).create_view(table.name)
 
 
 def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:

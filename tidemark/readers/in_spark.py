@@ -19,8 +19,7 @@ from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import TidemarkError, UsageError, headline
 from lakehouse.settings.model_sql import as_query
-from lakehouse.spark.only_tables import beyond_tables
-from lakehouse.spark.session import no_file_relations
+from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
 from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet

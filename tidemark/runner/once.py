@@ -93,6 +93,6 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.run.reporting import save_result
     from lakehouse.table import Lakehouse
 
-    folder = Lakehouse.of(settings).beside("_reports")
+    folder = Lakehouse.of(settings).sidecar_files("_reports")
     if folder is not None:
         save_result(folder, result)

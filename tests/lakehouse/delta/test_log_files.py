@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, old_files, read_log
-from lakehouse.delta.stored_files import LocalFiles
+from lakehouse.sidecar_files import LocalFiles
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 

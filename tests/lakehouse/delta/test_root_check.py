@@ -17,7 +17,7 @@ def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:
     schema = json.dumps({"type": "struct", "fields": [column]})
     meta = {"id": name, "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": []}
     lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": {**meta, "configuration": properties}}]
-    folder = lakehouse.beside(f"{name}/_delta_log")
+    folder = lakehouse.sidecar_files(f"{name}/_delta_log")
     assert folder is not None
     folder.write(f"{0:020}.json", "\n".join(map(json.dumps, lines)))
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ToolError
 from lakehouse.spark import safe_commits
-from lakehouse.storage.s3 import S3Storage
+from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
 from tests.support.object_store import Interference, Request, before_store, make_bucket, storage

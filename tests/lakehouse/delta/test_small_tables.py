@@ -1,19 +1,163 @@
-"""What small tables and their files are, looked up without Spark, is what Spark says; what cannot be read so is left to it."""
+"""Rows read without Spark are those that Spark reads, from the files that may hold them, and never too many."""
+
+from __future__ import annotations
 
 import os
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from chispa import assert_df_equality
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.gate import RESULTS
-from lakehouse.delta import local_files, maintenance, small_tables, tables
+from lakehouse.delta import maintenance, small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.run.context import Run
 from lakehouse.spark import frames
-from lakehouse.table import Table
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse, Table
+from tests.support.examples import examples
+from tests.support.small_tables import write_rows
+
+LONG = "a topic whose name is longer than the texts that the statistics of Delta keep"
+PLACE = ("topic", "partition", "offset")
+
+_topics = st.sampled_from(["a", "b", LONG])
+_numbers = st.integers(0, 5)
+_ends = st.tuples(_numbers, _numbers).map(sorted).map(tuple)
+_boxes = st.lists(
+    st.fixed_dictionaries({"topic": _topics.map(lambda topic: (topic, topic)), "partition": _ends, "offset": _ends}), max_size=4
+)
+_files = st.lists(st.lists(st.tuples(_topics, _numbers, _numbers), min_size=1, max_size=6), min_size=1, max_size=4)
+
+
+@settings(max_examples=examples(10, 100), deadline=None)
+@given(files=_files, boxes=_boxes)
+def test_rows_in_boxes_and_outside_of_them_are_those_that_lie_there(
+    files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        for rows in files:
+            write_rows(Path(root), BRONZE, [dict(zip(PLACE, row, strict=True)) for row in rows])
+        bronze = Lakehouse(root=root).table(BRONZE_RECORDS)
+
+        inside = small_tables.few(bronze, PLACE, boxes)
+        outside = small_tables.few(bronze, PLACE, boxes, version=len(files) - 1, is_outside=True)
+
+    assert inside is not None
+    assert outside is not None
+    written = [row for rows in files for row in rows]
+    is_in = [any(_lies_in(dict(zip(PLACE, row, strict=True)), box) for box in boxes) for row in written]
+    assert sorted(_rows(inside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if is_one)
+    assert sorted(_rows(outside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if not is_one)
+
+
+def _lies_in(row: dict[str, object], box: small_tables.Box) -> bool:
+    return all(low <= row[column] <= high for column, (low, high) in box.items())
+
+
+def _rows(found: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def test_null_lies_in_no_box(tmp_path: Path) -> None:
+    for sequences in ([None, 7], [None], [5, 6]):
+        write_rows(tmp_path, BRONZE, [{"topic": "a", "sequence": sequence} for sequence in sequences])
+    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
+
+    within = small_tables.few(bronze, ("sequence",), [{"sequence": (6, 7)}])
+    outside = small_tables.few(bronze, ("sequence",), small_tables.but("sequence", 6, 7), version=2, is_outside=True)
+
+    assert within is not None
+    assert outside is not None
+    assert sorted(within["sequence"].to_pylist()) == [6, 7]
+    assert sorted(outside["sequence"].to_pylist(), key=str) == [6, 7, None, None]
+
+
+def test_files_that_are_gone_are_not_asked_for_where_no_row_of_theirs_is(tmp_path: Path) -> None:
+    for offset in range(3):
+        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": offset}])
+    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
+    decided = [{"topic": ("a", "a"), "partition": (0, 0), "offset": (0, 1)}]
+    first = min((tmp_path / BRONZE_RECORDS).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    first.unlink()
+
+    outside = small_tables.few(bronze, ("offset",), decided, version=2, is_outside=True)
+
+    assert outside is not None
+    assert outside.to_pylist() == [{"offset": 2}]
+    assert small_tables.few(bronze, ("offset",), decided) is None
+
+
+def test_a_value_that_is_small_in_its_file_and_large_once_it_is_read_is_left_to_spark(tmp_path: Path) -> None:
+    same = b"x" * 100_000
+    write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": nth, "value": same} for nth in range(400)])
+    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
+
+    assert sum(path.stat().st_size for path in (tmp_path / BRONZE_RECORDS).glob("*.parquet")) < 10 * len(same)
+    assert small_tables.few(bronze, ("value",), [], version=0, is_outside=True) is None
+    narrow = small_tables.few(bronze, ("offset",), [], version=0, is_outside=True)
+    assert narrow is not None
+    assert len(narrow) == 400
+
+
+def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
+    for rows in (9_999, 1, 1):
+        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": nth} for nth in range(rows)])
+    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
+
+    most = small_tables.few(bronze, ("offset",), [], version=1, is_outside=True)
+    assert most is not None
+    assert len(most) == 10_000
+    assert small_tables.few(bronze, ("offset",), [], version=2, is_outside=True) is None
+
+
+@pytest.mark.spark
+def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_without_delta(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
+    read = {"value": b"\xff", "timestamp": at, "headers": [{"key": "k", "value": b"v"}]}
+    rows = [{"topic": "a", "partition": 0, "offset": nth, **read} for nth in range(3)]
+    for row in rows:
+        write_rows(tmp_path / "written", BRONZE, [row])
+    root = (tmp_path / "written").rename(tmp_path / "a=b c#d")
+    bronze = Lakehouse(root=str(root)).table(BRONZE_RECORDS)
+    decided = [{"topic": ("a", "a"), "partition": (0, 0), "offset": (0, 0)}]
+
+    found = small_tables.files(spark, bronze, version=2, without=decided)
+
+    assert found is not None
+    whole = tables.read(spark, bronze, version=2)
+    assert len(found.inputFiles()) == 2
+    assert_df_equality(found, whole.where("offset > 0"), ignore_row_order=True, ignore_nullable=True)
+    earlier = small_tables.files(spark, bronze, version=1, without=decided)
+    assert earlier is not None
+    assert earlier.count() == 1
+    (root / BRONZE_RECORDS / Path(earlier.inputFiles()[0]).name).unlink()
+    assert small_tables.files(spark, bronze, version=1, without=decided) is None
+
+
+@pytest.mark.spark
+def test_a_folder_that_is_a_pattern_to_spark_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "a", BRONZE, [{"topic": "a", "partition": 0, "offset": 0}])
+    root = (tmp_path / "a").rename(tmp_path / "[ab]")
+    bronze = Lakehouse(root=str(root)).table(BRONZE_RECORDS)
+
+    assert small_tables.files(spark, bronze, version=0, without=[]) is None
+
+
+def test_a_table_that_is_not_there_or_in_no_folder_is_left_to_spark(tmp_path: Path) -> None:
+    assert small_tables.few(Lakehouse(root=str(tmp_path)).table(SILVER_RECORDS), ("offset",), []) is None
+    catalog = Lakehouse(catalog="spark_catalog", schema="lake")
+    assert small_tables.few(catalog.table(SILVER_RECORDS), ("offset",), []) is None
+
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _LONG_AGO = 1_700_000_000
@@ -58,8 +202,7 @@ def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch:
         return [*reads, last, small_tables.highest(spark, table, "first_load_seq")]
 
     here = found()
-    for name in ("rows", "last", "highest"):
-        monkeypatch.setattr(local_files, name, lambda *_, **__: None)
+    monkeypatch.setattr(Table, "local_folder", None)
     assert here == found()
     expected = [row for load_seq in (1, 2, 3) for row in _results(load_seq, "a", "b")]
     assert here == [expected, expected[2:], expected[:4], [], expected[4:], 3]
@@ -72,29 +215,27 @@ def test_an_empty_table_has_no_last_rows(spark: SparkSession, run: Run, monkeypa
     for _ in range(2):
         assert small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at") == []
         assert small_tables.highest(spark, table, "first_load_seq") == 0
-        for name in ("last", "highest"):
-            monkeypatch.setattr(local_files, name, lambda *_, **__: None)
+        monkeypatch.setattr(Table, "local_folder", None)
 
 
 def test_files_below_the_start_are_not_opened_and_damage_is_named(spark: SparkSession, table: Table, folder: Path) -> None:
     """The log says what is in them: a table's history costs nothing. A page that is not what its checksum says is no data."""
-    start = ("first_load_seq", 3)
     for file in folder.glob("*.parquet"):
         if b"g3" not in file.read_bytes():
             file.unlink()
-    rows = local_files.rows(folder, ["gate_run_id"], start=start)
+    rows = small_tables.few(table, ["gate_run_id"], [{"first_load_seq": (3, None)}])
     assert rows is not None
     assert rows.to_pylist() == [{"gate_run_id": "g3"}] * 2
-    assert local_files.rows(folder, ["gate_run_id"]) is None
+    assert small_tables.few(table, ["gate_run_id"], [], is_outside=True) is None
 
     [file] = folder.glob("*.parquet")
     damaged = bytearray(file.read_bytes())
     damaged[len(damaged) // 8] ^= 0xFF
     file.write_bytes(damaged)
     file.with_name(f".{file.name}.crc").unlink()
-    assert local_files.rows(folder, RESULTS.names, start=start) is None
+    assert small_tables.few(table, RESULTS.names, [{"first_load_seq": (3, None)}]) is None
     with pytest.raises(SPARK_ERRORS, match="parquet"):
-        small_tables.read(spark, table, RESULTS.names, start=start)
+        small_tables.read(spark, table, RESULTS.names, start=("first_load_seq", 3))
 
 
 def test_rows_that_a_deletion_vector_takes_out_are_not_read(spark: SparkSession, table: Table) -> None:
@@ -126,8 +267,7 @@ def test_what_maintenance_would_do_is_the_same_both_ways(
         return (maintenance.state(spark, table), *found)
 
     with monkeypatch.context() as patched:
-        for name in ("described", "sizes", "unneeded"):
-            patched.setattr(local_files, name, lambda *_: None)
+        patched.setattr(Table, "local_folder", None)
         by_spark = looked()
 
     assert looked() == by_spark

@@ -14,12 +14,12 @@ def test_a_long_query_reports_its_tasks_and_nothing_while_spark_rests(spark: Spa
         spark.range(0, 400_000, 1, 8).selectExpr("sum(crc32(cast(id AS STRING)))").collect()
 
     report = Events()
-    with progress.told(spark, report, "silver", every_seconds=0.01):
+    with progress.report_progress(spark, report, "silver", every_seconds=0.01):
         threading.Event().wait(0.1)
     compute()
     assert report.seen == []
 
-    with progress.told(spark, report, "silver", every_seconds=0.02):
+    with progress.report_progress(spark, report, "silver", every_seconds=0.02):
         for _ in range(100):
             compute()
             if report.seen:

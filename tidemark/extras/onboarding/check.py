@@ -28,7 +28,7 @@ from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.spark import storage_errors
-from lakehouse.storage.s3 import S3Storage
+from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from silver.extract import one_record
 from tidemark.extras.onboarding import candidates

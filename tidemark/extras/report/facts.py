@@ -15,8 +15,8 @@ from tidemark.readers import database as query
 from tidemark.readers.status import status
 
 if TYPE_CHECKING:
-    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Kafka, Settings
+    from lakehouse.sidecar_files import Files
     from lakehouse.table import Lakehouse
 
 Rows = list[dict[str, Any]]
@@ -127,7 +127,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
         of_gate = ask_of(views.GATE_HISTORY)
         found |= {"gate_runs": of_gate(_GATE_RUNS), "gate_results": of_gate(_GATE_RESULTS)}
     found |= ends(settings.kafka if asks_kafka else None, bronze, topics)
-    return {**found, "runs": last_runs(lakehouse.beside("_reports"))}
+    return {**found, "runs": last_runs(lakehouse.sidecar_files("_reports"))}
 
 
 def _streams(ask: Ask) -> dict[str, Any]:
@@ -198,7 +198,7 @@ _STAGES = ("bronze", "silver", "gate", "gold")
 _STARTED = "%Y%m%dT%H%M%S"
 
 
-def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
+def last_runs(folder: Files | None) -> list[dict[str, Any]]:
     """Read the last runs from their files in `_reports`, the latest first. Files that are not a result are left out.
 
     Columns: run_id, started_at (UTC, from the id, or None), seconds, `stages` (seconds of each that ended), records that Silver
@@ -206,11 +206,11 @@ def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
     """
     if folder is None:
         return []
-    names = sorted((name for name in folder.names() if name.endswith(".json")), reverse=True)[:MAX_RUNS]
+    names = sorted((name for name in folder.sizes() if name.endswith(".json") and "/" not in name), reverse=True)[:MAX_RUNS]
     return [run for name in names if (run := _run(folder, name))]
 
 
-def _run(folder: Folder, name: str) -> dict[str, Any] | None:
+def _run(folder: Files, name: str) -> dict[str, Any] | None:
     try:
         result = json.loads(folder.read(name))
         done = {name: result[name] for name in _STAGES if result.get(name)}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from lakehouse.beside import LocalFolder
+from lakehouse.sidecar_files import LocalFiles
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.sidecar_files import Files
 
-    Place = tuple[Folder, str]
+    Place = tuple[Files, str]
 
 _FOLDER = "_watch"
 
@@ -57,8 +57,8 @@ def place(settings: Settings) -> Place:
     """Return the state's file: the config's, or `_watch/state.json` next to the tables; OSError if it is not reachable."""
     if settings.watch.state_file:
         file = Path(settings.watch.state_file)
-        return LocalFolder(file.parent), file.name
-    folder = Lakehouse.of(settings).beside(_FOLDER)
+        return LocalFiles(file.parent), file.name
+    folder = Lakehouse.of(settings).sidecar_files(_FOLDER)
     if folder is None:
         raise FileNotFoundError(Lakehouse.of(settings).folder(_FOLDER))
     return folder, "state.json"

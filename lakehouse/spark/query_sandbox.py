@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakehouse.errors import headline
+from lakehouse.machine import platform
 from lakehouse.settings import model_sql
-from lakehouse.spark.session import no_file_relations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 
@@ -26,3 +29,16 @@ def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str
         return f"a plan that cannot be looked at: {headline(explained)}"
     foreign = model_sql.foreign_relations(parsed, is_in_catalog=is_in_catalog)
     return f"what is not a table here: {', '.join(foreign)}" if foreign else None
+
+
+@contextmanager
+def no_file_relations(spark: SparkSession) -> Iterator[None]:
+    """In a session started here, keep Spark from resolving a file as a table (``text.`/etc/hostname` ``)."""
+    if platform.brings_session():
+        yield
+        return
+    spark.conf.set("spark.sql.runSQLOnFiles", "false")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
