@@ -23,6 +23,13 @@ Numbering = Literal["per_topic", "per_partition"]
 
 _LONGEST = 250
 _NONE = Source("offset")
+_COMPARED = {
+    "per_topic": "A record whose number another partition has is a duplicate or a collision.",
+    "per_partition": "Numbers repeat across partitions, so these are not compared: a keyed record that is sent again may now "
+    "lie in another partition, and is kept twice.",
+    None: "Nothing shows whether numbers repeat across partitions, so these are not compared: a keyed record that is sent "
+    "again may now lie in another partition, and is kept twice. Set policies.numbering.",
+}
 _OMITTED = ("written", "own", "continues", "grown")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
 
@@ -107,6 +114,12 @@ class Grown:
     numbering: Numbering | None = None
     mark: Ordinal | None = None
     is_last: bool = False
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """What a run and a status say of it."""
+        counts = {"before": self.before, "partitions": self.partitions}
+        return {**counts, "numbering": self.numbering, "compared": _COMPARED[self.numbering]}
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Grown:

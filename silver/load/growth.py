@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 _MOST_NUMBERS = 1_000
 _NOTHING = (0, -1)
 """The mark of a topic without watermarks: below every number."""
-_COMPARED = {
-    "per_topic": "A record whose number another partition has is a duplicate or a collision.",
-    "per_partition": "Numbers repeat across partitions, so partitions are not compared. A record that is sent again may lie in "
-    "another partition now, and is kept there too.",
-    None: "Nothing shows whether numbers repeat across partitions, so these are not compared. A record that is sent again may "
-    "lie in another partition now, and is kept there too: set policies.numbering.",
-}
 
 
 def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *, is_cut: bool) -> Rules:
@@ -70,8 +63,7 @@ def report(run: Run, rules: Rules, before: Rules | None) -> None:
     known = {topic: (each.partitions, each.numbering) for topic, each in before.grown} if before else {}
     for topic, each in rules.grown:
         if known.get(topic) != (each.partitions, each.numbering):
-            counts = {"before": each.before, "partitions": each.partitions, "numbering": each.numbering}
-            run.report.event("silver.partitions_added", topic=topic, **counts, compared=_COMPARED[each.numbering])
+            run.report.event("silver.partitions_added", topic=topic, **each.shown)
 
 
 def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:

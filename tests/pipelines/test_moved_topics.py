@@ -204,9 +204,8 @@ def test_producers_with_epochs_are_compared_after_each_of_two_growths(
 
     def sent(partitions: int, *, up_to: int = 20) -> list[Sent]:
         epochs = [("a", 0, range(1, 21)), ("a", 1, range(1, up_to + 1)), ("b", 0, range(1, up_to + 1))]
-        return [
-            each for producer, epoch, numbers in epochs for each in keyed(numbers, partitions, producer=producer, epoch=epoch)
-        ]
+        records = [keyed(numbers, partitions, producer=producer, epoch=epoch) for producer, epoch, numbers in epochs]
+        return [record for of_producer in records for record in of_producer]
 
     def take() -> tuple[int, int, int]:
         done = load(job)["silver"]
@@ -224,18 +223,14 @@ def test_producers_with_epochs_are_compared_after_each_of_two_growths(
     numbers = Counter((row["producer"], row["epoch"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS, "offset"))
     assert set(numbers.values()) == {1}
     assert len(numbers) == 80
-    assert [each and (each.before, each.partitions) for each in grown_in_claims(spark, run, name)] == [
-        None,
-        None,
-        (2, 3),
-        (3, 5),
-    ]
+    grown = [each and (each.before, each.partitions) for each in grown_in_claims(spark, run, name)]
+    assert grown == [None, None, (2, 3), (3, 5)]
     assert medallion.verify(job, is_deep=True)["ok"]
 
 
 @pytest.mark.parametrize(("partitions", "shown"), [(2, "per_partition"), (1, None)])
 def test_partitions_that_count_for_themselves_are_not_compared(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], partitions: int, shown: str | None
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], *, partitions: int, shown: str | None
 ) -> None:
     name, servers = topic(partitions), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)

@@ -104,12 +104,13 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
 
 
 @pytest.mark.parametrize("properties", [{}, {"ssl.truststore.location": "/no/such/store.jks"}], ids=["brokers", "checkpoint"])
-def test_added_partitions_are_noticed_and_once_their_senders_know_them_all_before_is_read(
+def test_added_partitions_are_noticed_and_then_read_until_senders_know_them(
     spark: SparkSession,
     new_run: Callable[[], Run],
     broker: LocalBroker,
     topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
+    *,
     properties: dict[str, str],
 ) -> None:
     """The brokers say it before the records are read; where librdkafka cannot ask them, the checkpoint does, once they are."""
