@@ -188,10 +188,10 @@ class Rules(Reading):
     def keeping(self, before: Rules | None) -> Rules:
         """Take over an earlier load's rules for topics that are no longer decided: Silver still holds their records.
 
-        And those for topics that got partitions, unless the config says how these are numbered.
+        And what it knew of topics that got partitions, unless the config says how these are numbered. Only a plan adds to it.
         """
         if before is None:
-            return self
+            return replace(self, grown=())
         decided = self.decided_topics
         left = {topic: each for topic, each in before.own if decided is not None and topic not in decided}
         numberings = {topic: each.numbering for topic, each in self.grown}

@@ -43,7 +43,7 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *
         is_cut: Whether Bronze holds more than the load takes.
     """
     kept = rules.keeping(recovered.rules)
-    before = dict(kept.grown) if recovered.rules else {}
+    before = dict(kept.grown)
     grown = dict(before)
     for topic, own in rules.grown:
         each = before.get(topic)

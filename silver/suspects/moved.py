@@ -114,8 +114,9 @@ class Moved:
         limits: Limits,
     ) -> None:
         self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
-        self._earlier, self._grown = dict(rules.continues), rules.compared
-        self._compared = {*self._earlier, *self._grown}
+        self._earlier: dict[str, tuple[str, ...]] = dict(rules.continues)
+        self._grown: dict[str, Ordinal] = {topic: each.mark or _ANY for topic, each in rules.compared.items()}
+        self._compared = {**self._grown, **dict.fromkeys(self._earlier, _ANY)}
         self._continued = {topic for earlier in self._earlier.values() for topic in earlier}
         self._others = self._continued | self._grown.keys()
         self._load_seq = load_seq
@@ -212,16 +213,9 @@ class Moved:
 
     def _are_near(self, keys: pa.Table) -> Flags:
         """Whether each record may have to be looked up; few may, once the numbers of a grown topic have passed its mark."""
-        nth, topics = codes(keys["topic"])
-        marks = [
-            _ANY if topic in self._earlier else (self._grown[topic].mark or _ANY) if topic in self._grown else (NONE, NONE)
-            for topic in topics.to_pylist()
-        ]
-        of_topic = np.array(marks, np.int64).reshape(-1, 2)[nth]
-        epoch, sequence = filled(keys["epoch"]), filled(keys["sequence"])
-        is_read = pc.is_null(keys["problem"]).to_numpy() & (epoch != NONE) & (sequence != NONE)
-        is_below: Flags = (epoch < of_topic[:, 0]) | ((epoch == of_topic[:, 0]) & (sequence <= of_topic[:, 1]))
-        return is_read & is_below
+        is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
+        near: Flags = is_read & _are_up_to(keys, self._compared)
+        return near
 
     def _mark(self, stream: Stream) -> Ordinal | None:
         """The highest number that a stream's records are compared with, of its producer in any partition elsewhere."""
@@ -231,7 +225,7 @@ class Moved:
         if topic in self._grown:
             own = self._highest.get((topic, producer), {})
             highest = max((ordinal for other, ordinal in own.items() if other != partition), default=None)
-            found += [] if highest is None else [min(highest, self._grown[topic].mark or highest)]
+            found += [] if highest is None else [min(highest, self._grown[topic])]
         return max(found, default=None)
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
@@ -244,8 +238,13 @@ class Moved:
         names = {name for each in of_topic.values() for name in each}
         places = {stream[:2] for stream in watermarks.rows if stream[0] in names} | self._own_places
         ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
-        numbers = pa.concat_tables([_under(records, topic, each) for topic, others in of_topic.items() for each in others])
-        keys = frames.of_arrow(self._records.sparkSession, numbers.group_by(list(NUMBER)).aggregate([]))
+        own_records = records.filter(pa.array(_are_up_to(records, self._grown)))
+        numbers = [
+            _under(own_records if each == topic else records, topic, each)
+            for topic, others in of_topic.items()
+            for each in others
+        ]
+        keys = frames.of_arrow(self._records.sparkSession, pa.concat_tables(numbers).group_by(list(NUMBER)).aggregate([]))
         sides = [_numbered(known.kept(ranges), keys, self._content)]
         decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
         if own := [each for each in ranges if each[:2] in decided]:
@@ -288,6 +287,15 @@ def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tu
     found = _numbered(near, numbers, lambda _: F.lit(None)).toArrow()
     held = set(tuples_of(found, NUMBER))
     return {(topic, *number) for topic, names in linked.items() for other, *number in held if other in names}
+
+
+def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:
+    """Whether the number of each record is at or below the mark of its topic."""
+    nth, topics = codes(records["topic"])
+    epoch, highest = np.array([marks.get(each, (NONE, NONE)) for each in topics.to_pylist()], np.int64).reshape(-1, 2)[nth].T
+    own = filled(records["epoch"])
+    is_up_to: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
+    return is_up_to
 
 
 def _ranges(

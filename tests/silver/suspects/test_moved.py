@@ -133,7 +133,9 @@ def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
     rows += [
         (topic, producer, epoch, sequence, payload)
         for ((topic, partition, producer), epoch, sequence), payload in reference._kept.items()
-        if topic in reference.grown and (topic, partition) not in places
+        if topic in reference.grown
+        and (topic, partition) not in places
+        and (reference.grown[topic] or (epoch, sequence)) >= (epoch, sequence)
     ]
     schema = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
     names = [*NUMBER, "content_sha256"]
@@ -172,6 +174,24 @@ def _kinds(found: pa.Table, records: Iterable[Seen]) -> dict[Any, str]:
             "accepted",
         )
         for record in records
+    }
+
+
+def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart() -> None:
+    marks = Watermarks({("t", partition, None): Watermark(0, 8 + partition, -1, 1, "rules") for partition in (0, 1)})
+    keys = _keys([Seen("t", partition, 10 + number, number) for partition in (0, 1, 2) for number in (5, 6, 9)])
+    wanted = {}
+    for mark in (None, (0, 5), (0, 4)):
+        rules = Rules(Source("value"), grown=(("t", Grown(2, 3, "per_topic", mark)),))
+        look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
+        found = [look.wanted(chunk, marks)[0] for chunk in look.in_order([keys])]
+        wanted[mark] = [
+            list(zip(*(each[name].to_pylist() for name in ("partition", "sequence")), strict=True)) for each in found
+        ]
+    assert wanted == {
+        None: [[(0, 5), (0, 6), (0, 9)], [(1, 5), (1, 6)], [(2, 5), (2, 6), (2, 9)]],
+        (0, 5): [[(0, 5)], [(1, 5)], [(2, 5)]],
+        (0, 4): [[]],
     }
 
 
