@@ -14,7 +14,6 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import describe
 
 if TYPE_CHECKING:
-    from lakehouse.contracts.silver import Ordinal
     from lakehouse.settings.pipeline import Settings
 
 Late = Literal["quarantine", "accept", "drop"]
@@ -112,7 +111,7 @@ class Grown:
     before: int
     partitions: int
     numbering: Numbering | None = None
-    mark: Ordinal | None = None
+    mark: tuple[int, int] | None = None
     is_last: bool = False
 
     @property

@@ -48,13 +48,14 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *
     for topic, own in rules.grown:
         each = before.get(topic)
         if each is None or each.partitions != own.partitions:
-            each = replace(own, numbering=own.numbering or (each and each.numbering))
+            each = replace(own, numbering=own.numbering or (each.numbering if each else None))
         elif each.is_last:
             each = replace(each, mark=_highest(spark, run, topic))
         is_decided = rules.decided_topics is None or plain_topic(topic) in rules.decided_topics
         is_last = each.mark is None and own.is_last and is_decided and not is_cut
-        numbering = each.numbering or _numbering(spark, run, rules, topic, recovered.watermarks)
-        grown[topic] = replace(each, numbering=numbering, is_last=is_last)
+        if each.numbering is None and each.mark is None:
+            each = replace(each, numbering=_numbering(spark, run, rules, topic, recovered.watermarks))
+        grown[topic] = replace(each, is_last=is_last)
     return replace(kept, grown=tuple(sorted(grown.items())))
 
 
