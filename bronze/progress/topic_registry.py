@@ -138,7 +138,7 @@ def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
         listed, starts, growth = row.get("starting_offsets"), before.starts, before.growth
         if listed is not None:
             starts = {each["partition"]: each["offset"] for each in listed}
-            if before.starts is not None and len(starts) > len(before.starts):
+            if before.starts and len(starts) > len(before.starts):
                 growth = Growth(len(before.starts), len(starts), row["known_since"])
         if growth and row.get("cause") == GROWN:
             growth = replace(growth, is_read=True)
