@@ -129,7 +129,7 @@ class Moved:
         """Yield the chunks so that a record comes after all that it may be compared with.
 
         All records of an incarnation come after those of the incarnations that it continues. The partitions of a topic that
-        grew follow each other, where any of their records is compared.
+        grew follow one another, if any of their records is compared.
         """
         if not self._compared:
             yield from chunks
@@ -149,15 +149,25 @@ class Moved:
                 yield from self._by_partition(part)
 
     def _by_partition(self, keys: pa.Table) -> Iterator[pa.Table]:
-        """Yield the partitions of grown topics one after another, if any of their records is compared; others come first."""
-        nth, topics = codes(keys["topic"])
-        is_grown = np.array([topic in self._grown for topic in topics.to_pylist()], bool)[nth]
+        """Yield each partition of a grown topic alone, if any of their records is compared.
+
+        In the order of topics and partitions, as chunks come: a further chunk may go on with the last partition.
+        """
+        nth, found = codes(keys["topic"])
+        topics, partition = found.to_pylist(), keys["partition"].to_numpy()
+        is_grown = np.array([topic in self._grown for topic in topics], bool)[nth]
         if not (is_grown & self._are_near(keys)).any():
             yield keys
             return
-        partitions = np.where(is_grown, keys["partition"].to_numpy(), NONE)
-        for partition in np.unique(partitions):
-            yield keys.filter(pa.array(partitions == partition))
+        firsts: dict[str, int] = {}
+        part, was_grown = 0, False
+        for topic in sorted(topics):
+            part += topic in self._grown or was_grown
+            firsts[topic], was_grown = part, topic in self._grown
+            part += int(partition.max()) if was_grown else 0
+        parts = np.array([firsts[topic] for topic in topics], np.int64)[nth] + np.where(is_grown, partition, 0)
+        for part in np.unique(parts).tolist():
+            yield keys.filter(pa.array(parts == part))
 
     def add(self, segments: pa.Table) -> None:
         """Take the decided segments of a chunk: later chunks of the same load are compared with its records too."""
