@@ -159,10 +159,14 @@ def sections(look: Look, chosen: Option, of_values: Sequence[Section]) -> list[S
 
 def _numbering(look: Look, chosen: Option) -> Section | None:
     """How the sequence is numbered, where its numbers repeat across the partitions of a topic."""
-    if chosen.form == "offset" or "producer" in chosen.by_role:
+    if chosen.form in ("offset", "custom") or "producer" in chosen.by_role:
         return None
-    numbered = zip(look.records, chosen.by_role["sequence"].numbers, strict=True)
-    places = {(record.topic, record.partition, number) for record, number in numbered if number is not None}
+    places = set()
+    for topic in look.topics:
+        for option in topic.options:
+            if option.label == chosen.label:
+                numbered = zip(topic.sample.records, option.by_role["sequence"].numbers, strict=True)
+                places |= {(each.topic, each.partition, number) for each, number in numbered if number is not None}
     if len({(topic, number) for topic, _, number in places}) == len(places):
         return None
     why = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
