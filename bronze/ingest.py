@@ -2,11 +2,12 @@
 
 1. Create the tables, or check their columns and their owner (`lakehouse.protocol.bronze_owner`).
 2. Check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`). Keep in
-   `bronze_topics` where each partition of a new topic starts.
+   `bronze_topics` where each partition of a new topic starts, and the partitions that a known one got.
 3. If the checkpoint is gone or does not match the table, take the starting offsets from the tables
    (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`).
 4. For each micro-batch Spark writes its offset range to the checkpoint, then appends it under the query's id and the batch's
    number. Delta accepts that once. After a crash the same range repeats under the same number.
+5. Keep in `bronze_topics` that all is read which was there when the senders knew the partitions that a topic got.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
@@ -26,7 +28,7 @@ from bronze.progress import topic_breaks
 from bronze.progress.position import read as read_standing
 from bronze.progress.position import with_topics
 from bronze.progress.start_offsets import require_table, starting_point, starts
-from bronze.progress.topic_registry import Topic, write_begun
+from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 _POLL_SECONDS = 0.5
+_SENDERS_LEARN = timedelta(minutes=10)
+"""How long a sender may not know of new partitions: twice the default of Kafka's metadata.max.age.ms."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +85,21 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
         ContractError: The table exists with other columns.
         TableStateError: The table is another pipeline's, or it is new though its checkpoint has read records.
     """
-    started = time.monotonic()
+    started, started_at = time.monotonic(), datetime.now(UTC)
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
-    standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
+    seen = _seen(run, kafka)
+    standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
     run.report.event("bronze.started", from_version=standing.version)
     crash_point("bronze.started")
     records, batches = _read_available(spark, run, kafka, sources, standing)
+    if not seen:  # then only the checkpoint knows the partitions
+        standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
+    growths = [topic for name, topic in standing.topics.items() if name in kafka.topics and topic.growth]
+    write_grown(spark, run, [each for each in growths if _is_read(each, started_at)])
     ingested = Ingested(
         records=records,
         batches=batches,
@@ -182,13 +191,19 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     return translated
 
 
-def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
-    """Check that the topics are those that were read before; commit new topics, their starts and new topic ids.
+def _is_read(topic: Topic, started_at: datetime) -> bool:
+    """Whether an ingest that ended has read what was there when the senders knew the topic's partitions."""
+    growth = topic.growth
+    return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
+
+
+def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]) -> Standing:
+    """Check that the topics are those that were read before; commit new topics, their partitions, starts and ids.
 
     A topic that joins starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the others
     if a topic left kafka.topics: in the old one Spark would require its partitions.
     """
-    noted = _new_topics(spark, run, kafka, standing, _seen(run, kafka))
+    noted = _new_topics(spark, run, kafka, standing, seen)
     if not noted:
         return standing
     write_begun(spark, run, noted.values())
@@ -214,7 +229,8 @@ def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing,
             topic = replace(topic, checkpoint=checkpoint.number + 1)
         if topic.topic_id is None:
             topic = replace(topic, topic_id=topic_id)
-        topic = replace(topic, starts=started.get(name, topic.starts))
+        partitions = {*map(int, (checkpoint.planned or {}).get(name, ())), *(seen[name].partitions if name in seen else ())}
+        topic = replace(topic, starts=started.get(name, topic.starts)).with_partitions(partitions)
         if topic != known:
             noted[name] = topic
     return noted

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
 from bronze.progress import topic_registry
-from lakehouse.contracts.bronze import TOPICS, of_last_incarnations
+from lakehouse.contracts.bronze import TOPICS, of_last_incarnations, plain_topic
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 from silver.load import breaker, cutover, planner, recover, steps
-from silver.rules import Rules
+from silver.rules import Grown, Rules
 from silver.state import watermarks
 from silver.state.streams import StreamLimits
 from silver.state.tables import are_of_earlier_version, create_tables, require_tables
@@ -102,6 +102,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         loads.append(done)
         if not (done.is_repeat or done.is_cut):  # a repeat stops at what was pinned before the crash
             break
+        rules = rules_of(spark, run, settings)
     commit_group_offsets(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
     return {
@@ -117,12 +118,16 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 
 
 def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
-    """The rules of the config, and which incarnations of topics continue the numbering of earlier ones."""
+    """The rules of the config, and which incarnations of topics continue earlier ones, or got partitions."""
     rules, table = Rules.of(settings), run.table(BRONZE_TOPICS)
     if not tables.exists(spark, table) or "numbering" not in spark.read.table(table.sql).columns:
         return rules
-    rows = small_tables.read(spark, table, ("topic", "incarnation", "numbering"))
-    return replace(rules, continues=topic_registry.continued(rows))
+    rows = small_tables.read(spark, table, TOPICS.names)
+    grown = tuple(
+        (topic, Grown(each.before, each.partitions, settings.policies.numbering_of(plain_topic(topic)), is_last=each.is_read))
+        for topic, each in sorted(topic_registry.grown(rows).items())
+    )
+    return replace(rules, continues=topic_registry.continued(rows), grown=grown)
 
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:

@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
 Late = Literal["quarantine", "accept", "drop"]
 Undecodable = Literal["quarantine", "accept"]
+Numbering = Literal["per_topic", "per_partition"]
 
 _LONGEST = 250
 _NONE = Source("offset")
-_OMITTED = ("written", "own", "continues")
+_COMPARED = {
+    "per_topic": "A record whose number another partition has is a duplicate or a collision.",
+    "per_partition": "Numbers repeat across partitions, so these are not compared: a keyed record that is sent again may now "
+    "lie in another partition, and is kept twice.",
+    None: "Nothing shows whether numbers repeat across partitions, so these are not compared: a keyed record that is sent "
+    "again may now lie in another partition, and is kept twice. Set policies.numbering.",
+}
+_OMITTED = ("written", "own", "continues", "grown")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
 
 
@@ -88,12 +96,43 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Grown:
+    """A topic that got partitions: a record sent again may lie in another one. See docs/rule.md.
+
+    Attributes:
+        before: How many partitions it had.
+        partitions: How many it has.
+        numbering: Whether a number names one record of the whole topic, so that records are compared across partitions. None
+            while nothing shows it; then they are not.
+        mark: The highest (epoch, sequence) that is compared; None for any.
+        is_last: Whether the load decides all that was read when the senders knew the partitions: the next load sets the mark.
+    """
+
+    before: int
+    partitions: int
+    numbering: Numbering | None = None
+    mark: tuple[int, int] | None = None
+    is_last: bool = False
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """What a run and a status say of it."""
+        counts = {"before": self.before, "partitions": self.partitions}
+        return {**counts, "numbering": self.numbering, "compared": _COMPARED[self.numbering]}
+
+    @classmethod
+    def from_pinned(cls, found: dict[str, Any]) -> Grown:
+        """Read what a claim has kept."""
+        return cls(**{**found, "mark": found["mark"] and tuple(found["mark"])})
+
+
+@dataclass(frozen=True)
 class Rules(Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
     `topics` and `own` override policies and readings of single topics. The load decides the records of `decided_topics`, in any
     incarnation; None for all that Bronze holds. `continues` lists each incarnation with the earlier ones whose numbering it
-    continues, as the tables name them.
+    continues, and `grown` those that got partitions, as the tables name them.
     """
 
     max_jump: int | None = None
@@ -103,6 +142,7 @@ class Rules(Reading):
     decided_topics: tuple[str, ...] | None = None
     own: tuple[tuple[str, Reading], ...] = ()
     continues: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    grown: tuple[tuple[str, Grown], ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -130,21 +170,32 @@ class Rules(Reading):
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
 
     def linked(self, topic: str) -> frozenset[str]:
-        """The other incarnations whose numbering a topic shares, as the tables name them.
+        """The other incarnations whose numbering a topic shares, as the tables name them; itself if its partitions share one.
 
         >>> Rules(_NONE, continues=(("t@2", ("t",)), ("t@4", ("t@3",)))).linked("t")
         frozenset({'t@2'})
         """
         shared = ({later, *earlier} for later, earlier in self.continues)
-        return frozenset().union(*(names for names in shared if topic in names)) - {topic}
+        others = frozenset().union(*(names for names in shared if topic in names)) - {topic}
+        return others | (self.compared.keys() & {topic})
+
+    @property
+    def compared(self) -> dict[str, Grown]:
+        """The topics whose records are compared across partitions."""
+        return {topic: each for topic, each in self.grown if each.numbering == "per_topic"}
 
     def keeping(self, before: Rules | None) -> Rules:
-        """Add an earlier load's rules for topics that are no longer decided: Silver still holds their records."""
+        """Take over an earlier load's rules for topics that are no longer decided: Silver still holds their records.
+
+        And what it knew of topics that got partitions, unless the config says how these are numbered. Only a plan adds to it.
+        """
+        if before is None:
+            return replace(self, grown=())
         decided = self.decided_topics
-        if before is None or decided is None:
-            return self
-        left = {topic: each for topic, each in before.own if topic not in decided}
-        return replace(self, own=tuple(sorted({**left, **dict(self.own)}.items())))
+        left = {topic: each for topic, each in before.own if decided is not None and topic not in decided}
+        numberings = {topic: each.numbering for topic, each in self.grown}
+        grown = tuple((topic, replace(each, numbering=numberings.get(topic) or each.numbering)) for topic, each in before.grown)
+        return replace(self, own=tuple(sorted({**left, **dict(self.own)}.items())), grown=grown)
 
     @property
     def sources(self) -> Sources:
@@ -229,4 +280,5 @@ class Rules(Reading):
             decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
             own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
             continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
+            grown=tuple((topic, Grown.from_pinned(each)) for topic, each in found.get("grown", ())),
         )

@@ -230,6 +230,16 @@ class KeptAside(Answer):
     records: Annotated[int, "How many records."]
 
 
+class AddedPartitions(Answer):
+    """A topic that got partitions, until a load has decided all that was sent before."""
+
+    topic: Annotated[str, "The topic, as the tables name it."]
+    before: Annotated[int, "How many it had."]
+    partitions: Annotated[int, "How many it has."]
+    numbering: Annotated[str | None, "`per_topic` or `per_partition`; None where nothing shows it."]
+    compared: Annotated[str, "What is compared across them, and what is not."]
+
+
 class Decision(Answer):
     """What an operator decided after a gate failed."""
 
@@ -296,6 +306,7 @@ class Status(Answer):
     totals: Annotated[Counts | None, "Records by class over all loads; None before the first."]
     last_load: Annotated[LastLoad | None, "The last load; None before the first."]
     unfinished_load: Annotated[int | None, "The load that the next run finishes, or None."]
+    grown: Annotated[tuple[AddedPartitions, ...], "Topics that got partitions."]
     rejects: Annotated[tuple[Rejects, ...], "What was kept out of Silver."]
     kept_aside: Annotated[tuple[KeptAside, ...], "What expectations kept out of Gold."]
     gate: Annotated[GateRun | None, "The last gate run; None before the first."]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, SAME, TOPICS, plain_topic
+from lakehouse.contracts.bronze import BEGUN, EXPIRED, GROWN, RECREATED, SAME, TOPICS, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -22,11 +22,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """Partitions that a topic got while it was read.
+
+    Attributes:
+        before: How many it had.
+        partitions: How many it has.
+        noticed_at: When a run noticed them.
+        is_read: Whether all is read that was there when the senders knew them.
+    """
+
+    before: int
+    partitions: int
+    noticed_at: datetime
+    is_read: bool = False
+
+
+@dataclass(frozen=True)
 class Topic:
     """A topic as it is read now.
 
     `checkpoint` is the first that may continue it, `go_on_at` the offset after the last lost one. A partition that `starts`
-    does not list started at 0, or Bronze had records of it when the row was written. None: the rows are of 0.2.
+    does not list started at 0, or Bronze had records of it when the row was written. None: the rows are of 0.2. `growth` is
+    the last one of the incarnation.
     """
 
     name: str
@@ -35,6 +53,7 @@ class Topic:
     checkpoint: int
     go_on_at: Mapping[int, int]
     starts: Mapping[int, int] | None = None
+    growth: Growth | None = None
 
     @property
     def stored_as(self) -> str:
@@ -49,6 +68,14 @@ class Topic:
     def is_resumed(self) -> bool:
         """Whether an operator accepted a break of it: the settings no longer say where it starts."""
         return self.incarnation > 1 or bool(self.go_on_at)
+
+    def with_partitions(self, partitions: Iterable[int]) -> Topic:
+        """Add partitions that were not there before: they start at 0. Unchanged if the rows are of 0.2.
+
+        >>> Topic("t", 1, None, 1, {}, {0: 7}).with_partitions([0, 1]).starts
+        {0: 7, 1: 0}
+        """
+        return self if self.starts is None else replace(self, starts={**dict.fromkeys(sorted(partitions), 0), **self.starts})
 
 
 @dataclass(frozen=True)
@@ -85,20 +112,39 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     >>> known([{**row, "lost": None, "starting_offsets": [{"partition": 0, "offset": 7}]}, {**row, "lost": None}])["t"].starts
     {0: 7}
     """
-    found: dict[str, Topic] = {}
+    return {topic.name: topic for topic in _incarnations(rows)}
+
+
+def grown(rows: Iterable[Mapping[str, Any]]) -> dict[str, Growth]:
+    """Return the last growth of each incarnation that got partitions while it was read, by its name in the tables.
+
+    >>> row = {"topic": "t", "incarnation": 1, "topic_id": None, "checkpoint": 1, "lost": None}
+    >>> starts = [[{"partition": each, "offset": 0} for each in range(partitions)] for partitions in (2, 4)]
+    >>> rows = [{**row, "known_since": nth, "starting_offsets": each} for nth, each in enumerate(starts)]
+    >>> grown(rows)
+    {'t': Growth(before=2, partitions=4, noticed_at=1, is_read=False)}
+    >>> grown([*rows, {**rows[-1], "known_since": 2, "cause": "grown"}])["t"].is_read
+    True
+    """
+    return {topic.stored_as: topic.growth for topic in _incarnations(rows) if topic.growth}
+
+
+def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
+    found: dict[tuple[str, int], Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
-        name = row["topic"]
-        before = found.get(name)
-        is_same = before is not None and before.incarnation == row["incarnation"]
-        go_on_at = dict(before.go_on_at) if before and is_same else {}
-        for lost in row["lost"] or ():
-            go_on_at[lost["partition"]] = lost["last_offset"] + 1
-        topic_id = row["topic_id"] or (before.topic_id if before and is_same else None)
-        listed = row.get("starting_offsets")
-        starts = before.starts if before and is_same else None
-        starts = starts if listed is None else {each["partition"]: each["offset"] for each in listed}
-        found[name] = Topic(name, row["incarnation"], topic_id, row["checkpoint"], go_on_at, starts)
-    return found
+        name, incarnation = row["topic"], row["incarnation"]
+        before = found.get((name, incarnation)) or Topic(name, incarnation, None, row["checkpoint"], {})
+        lost = {each["partition"]: each["last_offset"] + 1 for each in row["lost"] or ()}
+        listed, starts, growth = row.get("starting_offsets"), before.starts, before.growth
+        if listed is not None:
+            starts = {each["partition"]: each["offset"] for each in listed}
+            if before.starts and len(starts) > len(before.starts):
+                growth = Growth(len(before.starts), len(starts), row["known_since"])
+        if growth and row.get("cause") == GROWN:
+            growth = replace(growth, is_read=True)
+        topic_id, go_on_at = row["topic_id"] or before.topic_id, {**before.go_on_at, **lost}
+        found[name, incarnation] = Topic(name, incarnation, topic_id, row["checkpoint"], go_on_at, starts, growth)
+    return list(found.values())
 
 
 def continued(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -135,6 +181,11 @@ def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
 def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
     """Append a row for each topic whose reading starts. One commit, none if there is no topic."""
     _append(spark, run, [{**_row(topic), "cause": BEGUN} for topic in topics])
+
+
+def write_grown(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
+    """Append a row for each topic with partitions of which all is read that was there when the senders knew them."""
+    _append(spark, run, [{**_row(topic), "cause": GROWN} for topic in topics])
 
 
 def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:

@@ -71,7 +71,8 @@ FINGERPRINT = "rules_fingerprint"
 BEGUN = "begun"
 RECREATED = "recreated"
 EXPIRED = "expired"
-"""Causes of a row in `bronze_topics`: reading the topic began, or an operator accepted a break of it."""
+GROWN = "grown"
+"""Causes of a row in `bronze_topics`: reading began, an operator accepted a break, or the records before a growth are read."""
 SAME = "same"
 NEW = "new"
 """Whether a new incarnation continues the numbering of the one before."""
@@ -86,7 +87,10 @@ TOPICS = Contract(
         Column("topic_id", "string", "Kafka's id of the topic; null where the broker or the client could not tell it"),
         Column("checkpoint", "int", "Number of the first checkpoint that may go on from here"),
         Column(
-            "cause", "string", "begun: read first, or again; recreated: the topic is another one; expired: Kafka lost records"
+            "cause",
+            "string",
+            "begun: read first, or again, or with more partitions; recreated: the topic is another one; expired: Kafka lost "
+            "records; grown: what was there when the senders knew the added partitions is read",
         ),
         Column("lost", LOST, "Of expired: the offsets that were never read, both ends inclusive; else null"),
         Column("known_since", "timestamp", "When this was written, UTC"),

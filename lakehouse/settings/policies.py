@@ -20,6 +20,12 @@ class TopicPolicies(Model):
         10_000, "how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"
     )
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
+    numbering: Literal["per_topic", "per_partition"] | None = setting(
+        None,
+        "whether a number names one record of its producer in the whole topic, or in its partition; read when a topic gets "
+        "partitions, null to let its records show it",
+        "per_topic",
+    )
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
@@ -47,6 +53,10 @@ class Policies(TopicPolicies):
     def topic_shares(self) -> dict[str, float]:
         """The `max_quarantined_share` of each topic that sets its own."""
         return self._of_topics("max_quarantined_share")
+
+    def numbering_of(self, topic: str) -> Literal["per_topic", "per_partition"] | None:
+        """The `numbering` of a topic."""
+        return self.topics.get(topic, self).numbering
 
     def _of_topics(self, name: str) -> dict[str, Any]:
         return {topic: getattr(own, name) for topic, own in self.topics.items() if name in own.model_fields_set}

@@ -18,7 +18,7 @@ from silver.decide import decision
 from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, sequenced
 from silver.extract.schemas import with_schemas
-from silver.load import bronze_range, key_columns
+from silver.load import bronze_range, growth, key_columns
 from silver.model import Limits, rows_of, streams_of
 from silver.state import ledger
 from silver.state.claim import shared_columns
@@ -65,12 +65,13 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
     """
-    watermarks, rules = recovered.watermarks, rules.keeping(recovered.rules)
+    watermarks, config = recovered.watermarks, rules
     above = watermarks.last_offsets
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=most)
     pinned = _restrict_to_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
+    rules = growth.at_plan(spark, run, config, recovered, is_cut=pinned.is_cut)
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
@@ -80,7 +81,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         return planned
     if most is None or not pinned.is_cut:
         return None
-    return plan(spark, run, rules, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
+    return plan(spark, run, config, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
@@ -120,7 +121,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
 
     def resolve_streams(chunk: pa.Table) -> Watermarks:
         named = set(streams_of(chunk)) if chunk["producer"].null_count < len(chunk) else set()
-        streams.look_up(named, rules.continues)
+        streams.look_up(named, [*rules.continues, *((topic, (topic,)) for topic in rules.compared)])
         return streams.resolve(named, is_whole=is_whole)
 
     def known_records() -> KnownRecords:

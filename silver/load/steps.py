@@ -27,7 +27,7 @@ from lakehouse.errors import ClaimStuckError, TableStateError, headline
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames, storage_errors
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver.load import breaker, bronze_range, copy, cutover, recover
+from silver.load import breaker, bronze_range, copy, cutover, growth, recover
 from silver.load.planner import plan, replan_range
 from silver.load.recover import AFTER, WAY_OUT
 from silver.model import Limits
@@ -100,6 +100,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
         breaker.require_closed(spark, run, planned, shares)
         claim(spark, run, planned)
+        growth.report(run, planned.rules, recovered.rules)
         apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=False)
 

@@ -74,7 +74,7 @@ class Streams:
         return self.watermarks
 
     def look_up(self, streams: Collection[Stream], continues: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Look up where the producers of some streams were in earlier incarnations whose numbering the topic continues."""
+        """Look up where the producers of some streams were in other streams that share their numbering."""
         for topic, earlier in continues:
             producers = {stream[2] for stream in streams if stream[0] == topic and stream[2] is not None}
             partitions = {stream[:2] for stream in self.watermarks.rows if stream[0] in earlier} if producers else set()

@@ -1,8 +1,9 @@
-"""Settle the records of a moved topic that an earlier incarnation has: a duplicate, or a collision. Rule: docs/rule.md.
+"""Settle the records of a topic that moved or got partitions by what is known elsewhere. Rule: docs/rule.md.
 
 An incarnation with the same numbering continues earlier ones: a number that one of them accepted, or found late, is known,
-whatever partition it was in. Only records at or below their highest watermark are looked up, so the cost ends once a copy has
-caught up.
+whatever partition it was in. A topic that got partitions is compared with itself: a number that another partition kept is
+known. Only records at or below the highest watermark there are looked up, so the cost ends once a copy has caught up, or the
+numbers have passed.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.contracts.silver import Ordinal, Stream
-    from silver.columns import Numbers
+    from silver.columns import Flags, Numbers
     from silver.model import Limits
     from silver.rules import Rules
+    from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
     from silver.suspects.known_records import KnownRecords
 
@@ -44,6 +46,7 @@ _KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
 _ERASED_LATER = f"{ERASED}later"
 """The content of a known record that was erased after the load: it was compared then."""
 _MOST_RANGES = 512
+_ANY = (2**63 - 1, 2**63 - 1)
 _SETTLED = (None, DUPLICATE, COLLISION)
 _FREE, _DUPLICATE, _COLLISION = range(len(_SETTLED))
 
@@ -89,7 +92,7 @@ def _was_collision(content: str) -> bool:
 
 
 class Moved:
-    """Settles the records of a load that continue the numbering of earlier incarnations, chunk by chunk.
+    """Settles the records of a load by earlier incarnations, and by other partitions of a topic that grew, chunk by chunk.
 
     Args:
         records: Bronze's rows of the load, with key and value. Read only if there is something to look up.
@@ -112,14 +115,23 @@ class Moved:
     ) -> None:
         self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
         self._earlier: dict[str, tuple[str, ...]] = dict(rules.continues)
+        self._grown: dict[str, Ordinal] = {topic: each.mark or _ANY for topic, each in rules.compared.items()}
+        self._compared = {**self._grown, **dict.fromkeys(self._earlier, _ANY)}
         self._continued = {topic for earlier in self._earlier.values() for topic in earlier}
+        self._others = self._continued | self._grown.keys()
         self._load_seq = load_seq
-        self._marks: dict[Stream, Ordinal] = {}
+        self._highest: dict[tuple[str, str | None], dict[int, Ordinal]] = {}
+        self._read: Watermarks | None = None
+        self._own_places: set[Partition] = set()
         self._late: list[pa.Table] = []
 
     def in_order(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the chunks so that all records of an incarnation come after those of the incarnations that it continues."""
-        if not self._earlier:
+        """Yield the chunks so that a record comes after all that it may be compared with.
+
+        All records of an incarnation come after those of the incarnations that it continues. The partitions of a topic that
+        grew follow one another, if any of their records is compared.
+        """
+        if not self._compared:
             yield from chunks
             return
         waiting: dict[int, list[pa.Table]] = {}
@@ -131,19 +143,43 @@ class Moved:
                 if turn:
                     waiting.setdefault(turn, []).append(on_disk(part.unify_dictionaries()))
                 else:
-                    yield part
+                    yield from self._by_partition(part)
         for turn in sorted(waiting):
-            yield from waiting[turn]
+            for part in waiting[turn]:
+                yield from self._by_partition(part)
+
+    def _by_partition(self, keys: pa.Table) -> Iterator[pa.Table]:
+        """Yield each partition of a grown topic alone, if any of their records is compared.
+
+        In the order of topics and partitions, as chunks come: a further chunk may go on with the last partition.
+        """
+        nth, found = codes(keys["topic"])
+        topics, partition = found.to_pylist(), keys["partition"].to_numpy()
+        is_grown = np.array([topic in self._grown for topic in topics], bool)[nth]
+        if not (is_grown & self._are_near(keys)).any():
+            yield keys
+            return
+        firsts: dict[str, int] = {}
+        part, was_grown = 0, False
+        for topic in sorted(topics):
+            part += topic in self._grown or was_grown
+            firsts[topic], was_grown = part, topic in self._grown
+            part += int(partition.max()) if was_grown else 0
+        parts = np.array([firsts[topic] for topic in topics], np.int64)[nth] + np.where(is_grown, partition, 0)
+        for part in np.unique(parts).tolist():
+            yield keys.filter(pa.array(parts == part))
 
     def add(self, segments: pa.Table) -> None:
-        """Take the decided segments of a chunk: later incarnations in the same load are compared with its records too."""
-        if not self._continued:
+        """Take the decided segments of a chunk: later chunks of the same load are compared with its records too."""
+        if not self._compared:
             return
-        of_continued = segments.filter(pc.is_in(segments["topic"], pa.array(self._continued)))
-        accepted = of_continued.filter(pc.equal(of_continued["class"], ACCEPTED))
-        for *stream, epoch, last in tuples_of(accepted, (*STREAM, "epoch", "last_sequence")):
-            self._raise((stream[0], stream[1], stream[2]), (epoch, last))
-        self._late.append(of_continued.filter(pc.equal(of_continued["class"], LATE)))
+        accepted = segments.filter(pc.equal(segments["class"], ACCEPTED))
+        for topic, partition, producer, epoch, last in tuples_of(accepted, (*STREAM, "epoch", "last_sequence")):
+            if topic in self._others:
+                self._raise((topic, partition, producer), (epoch, last))
+                self._own_places.add((topic, partition))
+        of_continued = pc.is_in(segments["topic"], pa.array(self._continued, pa.string()))
+        self._late.append(segments.filter(pc.and_(of_continued, pc.equal(segments["class"], LATE))))
 
     def settled(self, keys: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return a chunk's key columns with `settled`: duplicate, collision, or null where the chunk's own streams decide.
@@ -153,7 +189,7 @@ class Moved:
             watermarks: The watermarks before the load, retired streams included.
             out: What the chunks before kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
-        wanted, nth = self.wanted(keys, watermarks) if self._earlier else (keys.slice(0, 0), np.zeros(0, np.int64))
+        wanted, nth = self.wanted(keys, watermarks) if self._compared else (keys.slice(0, 0), np.zeros(0, np.int64))
         if not len(wanted):
             return keys
         kind = np.zeros(len(keys), np.int64)
@@ -165,53 +201,73 @@ class Moved:
         return keys.append_column(SETTLED, pa.array(_SETTLED, pa.string()).take(pa.array(kind)))
 
     def _raise(self, stream: Stream, ordinal: Ordinal) -> None:
-        self._marks[stream] = max(ordinal, self._marks.get(stream, ordinal))
+        topic, partition, producer = stream
+        marks = self._highest.setdefault((topic, producer), {})
+        marks[partition] = max(ordinal, marks.get(partition, ordinal))
 
     def wanted(self, keys: pa.Table, watermarks: Watermarks) -> tuple[pa.Table, Numbers]:
-        """Return the records at or below the marks of the incarnations that they continue, and their rows in the chunk."""
-        topic, topics = codes(keys["topic"])
-        is_moved = np.array([each in self._earlier for each in topics.to_pylist()], bool)[topic]
-        is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
-        nth = np.flatnonzero(is_moved & is_read)
+        """Return the records at or below the marks of what they are compared with, and their rows in the chunk."""
+        nth = np.flatnonzero(self._are_near(keys))
         rows = keys.take(pa.array(nth)).select(_KEYS.names).cast(_KEYS)
-        if any(topic in self._earlier for topic, _, _ in watermarks.declared):
+        if any(topic in self._compared for topic, _, _ in watermarks.declared):
             epochs = map(watermarks.declared.get, tuples_of(rows, STREAM))
             declared = pc.coalesce(pa.array(epochs, pa.int64()), rows["epoch"])
             rows = rows.set_column(rows.column_names.index("epoch"), "epoch", declared)
-        marks = self._highest(watermarks)
-        is_below = are_below(rows, lambda stream: marks.get((stream[0], stream[2])))
+        if watermarks is not self._read:
+            self._read = watermarks
+            for stream, ordinal in watermarks.ordinals.items():
+                if stream[0] in self._others:
+                    self._raise(stream, ordinal)
+        is_below = are_below(rows, self._mark)
         return rows.filter(pa.array(is_below)), nth[is_below]
 
-    def _highest(self, watermarks: Watermarks) -> dict[tuple[str, str | None], Ordinal]:
-        """The highest watermark of each producer in the incarnations that a topic continues, over all partitions."""
-        by_topic: dict[tuple[str, str | None], Ordinal] = {}
-        for marks in (watermarks.ordinals, self._marks):
-            for (topic, _, producer), ordinal in marks.items():
-                if topic in self._continued:
-                    by_topic[topic, producer] = max(ordinal, by_topic.get((topic, producer), ordinal))
-        found: dict[tuple[str, str | None], Ordinal] = {}
-        for topic, earlier in self._earlier.items():
-            for (other, producer), ordinal in by_topic.items():
-                if other in earlier:
-                    found[topic, producer] = max(ordinal, found.get((topic, producer), ordinal))
-        return found
+    def _are_near(self, keys: pa.Table) -> Flags:
+        """Whether each record may have to be looked up; few may, once the numbers of a grown topic have passed its mark."""
+        is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
+        near: Flags = is_read & _are_up_to(keys, self._compared)
+        return near
+
+    def _mark(self, stream: Stream) -> Ordinal | None:
+        """The highest number that a stream's records are compared with, of its producer in any partition elsewhere."""
+        topic, partition, producer = stream
+        marks = (self._highest.get((each, producer), {}) for each in self._earlier.get(topic, ()))
+        found = [ordinal for each in marks for ordinal in each.values()]
+        if topic in self._grown:
+            own = self._highest.get((topic, producer), {})
+            highest = max((ordinal for other, ordinal in own.items() if other != partition), default=None)
+            found += [] if highest is None else [min(highest, self._grown[topic])]
+        return max(found, default=None)
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
-        """What earlier incarnations had of the records' numbers: the number, under the records' topic, and `content_sha256`."""
+        """What is known of the records' numbers elsewhere: the number, under the records' topic, and `content_sha256`."""
         known = self._known()
-        of_topic = {topic: self._earlier[topic] for topic in codes(records["topic"])[1].to_pylist()}
-        partitions = sorted({stream[:2] for stream in (*watermarks.rows, *self._marks) if stream[0] in self._continued})
-        ranges = list(_ranges(records, of_topic, partitions))
-        numbers = pa.concat_tables([_under(records, topic, each) for topic, earlier in of_topic.items() for each in earlier])
-        keys = frames.of_arrow(self._records.sparkSession, numbers.group_by(list(NUMBER)).aggregate([]))
-        late = known.late(ranges).withColumn("sequence", F.col("first_sequence"))
-        sides = [_numbered(known.kept(ranges), keys, self._content), _numbered(late, keys, lambda rows: rows["content_sha256"])]
-        if self._marks:
-            sides.append(_numbered(self._own(ranges, out), keys, self._content))
+        topics = codes(records["topic"])[1].to_pylist()
+        # Of grown topics a chunk has one partition: in this load the ones before it are decided, and the others are not.
+        current = {topic: records["partition"][0].as_py() for topic in topics if topic in self._grown}
+        of_topic = {topic: (*self._earlier.get(topic, ()), *current.keys() & {topic}) for topic in topics}
+        names = {name for each in of_topic.values() for name in each}
+        places = {stream[:2] for stream in watermarks.rows if stream[0] in names} | self._own_places
+        ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
+        own_records = records.filter(pa.array(_are_up_to(records, self._grown)))
+        numbers = [
+            _under(own_records if each == topic else records, topic, each)
+            for topic, others in of_topic.items()
+            for each in others
+        ]
+        keys = frames.of_arrow(self._records.sparkSession, pa.concat_tables(numbers).group_by(list(NUMBER)).aggregate([]))
+        sides = [_numbered(known.kept(ranges), keys, self._content)]
+        decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
+        if own := [each for each in ranges if each[:2] in decided]:
+            sides.append(_numbered(self._own(own, out), keys, self._content))
+        if earlier := [each for each in ranges if each[0] not in current]:
+            late = known.late(earlier).withColumn("sequence", F.col("first_sequence"))
+            sides.append(_numbered(late, keys, lambda rows: rows["content_sha256"]))
         found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
-        own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in self._late)
+        of_current = pa.array(list(current), pa.string())
+        own_late = (rows.filter(pc.invert(pc.is_in(rows["topic"], of_current))) for rows in self._late)
+        own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in own_late)
         found = pa.concat_tables([found, *(rows.cast(found.schema) for rows in own_late)])
-        return pa.concat_tables([_under_one_of(found, earlier, topic) for topic, earlier in of_topic.items()])
+        return pa.concat_tables([_under_one_of(found, others, topic) for topic, others in of_topic.items()])
 
     def _content(self, rows: DataFrame) -> Column:
         content = content_sha256(rows)
@@ -221,13 +277,13 @@ class Moved:
         return F.when(is_later, _ERASED_LATER).otherwise(content)
 
     def _own(self, ranges: list[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
-        """The records of earlier incarnations that this load has accepted, in some ranges of sequences."""
+        """The records in some ranges of sequences that this load has accepted."""
         rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
         return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
 
 
 def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
-    """The numbers of those rejects that Silver holds in another incarnation with the same numbering."""
+    """The numbers of those rejects that Silver holds elsewhere: in an incarnation or a partition with the same numbering."""
     linked = {topic: rules.linked(topic) for topic in pc.unique(rows["topic"]).to_pylist()}
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.select(["topic", "producer", "epoch", "first_sequence"]).rename_columns(list(NUMBER)).cast(_TYPES)
@@ -243,10 +299,19 @@ def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tu
     return {(topic, *number) for topic, names in linked.items() for other, *number in held if other in names}
 
 
+def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:
+    """Whether the number of each record is at or below the mark of its topic."""
+    nth, topics = codes(records["topic"])
+    epoch, highest = np.array([marks.get(each, (NONE, NONE)) for each in topics.to_pylist()], np.int64).reshape(-1, 2)[nth].T
+    own = filled(records["epoch"])
+    is_up_to: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
+    return is_up_to
+
+
 def _ranges(
     records: pa.Table, of_topic: Mapping[str, Sequence[str]], partitions: Sequence[tuple[str, int]]
 ) -> Iterator[pruning.Range]:
-    """Sequence ranges that cover some records, in every partition of the incarnations that they continue."""
+    """Sequence ranges that cover some records, in the partitions of the topics that they are compared with."""
     spans = records.rename_columns({"sequence": "first_sequence"})
     spans = spans.append_column("last_sequence", spans["first_sequence"])
     one = spans.set_column(spans.column_names.index("partition"), "partition", pa.repeat(pa.scalar(0, pa.int32()), len(spans)))

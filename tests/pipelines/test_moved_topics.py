@@ -1,14 +1,17 @@
-"""Topics that move, on a real broker: created again, over other partitions, cut at the end; nothing is doubled or lost."""
+"""Topics that move, on a real broker: created again, cut at the end, with more partitions; nothing is doubled or lost."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
+from zlib import crc32
 
 import pytest
 from pyspark.sql import SparkSession
 
+from bronze import ingest
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.kafka import metadata
 from lakehouse.errors import TopicRecreatedError, UsageError
@@ -19,7 +22,7 @@ from silver.load import planner, recover, steps
 from silver.rules import Rules
 from silver.state.request import RecordFilter, Request
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, read
-from tests.support.kafka import Sent, delete_topic, send, sequenced
+from tests.support.kafka import Sent, add_partitions, delete_topic, send, sequenced
 
 
 def recreate(servers: str, name: str, partitions: int = 1) -> None:
@@ -143,3 +146,120 @@ def test_producers_over_other_partitions_move_twice_and_nothing_is_doubled(
         [*of_a, *(("b", 0, each) for each in (1, 2, 3)), *(("b", 1, each) for each in (1, 2, 3, 4))]
     )
     assert medallion.verify(job, is_deep=True)["ok"]
+
+
+def keyed(numbers: Iterable[int], partitions: int, *, producer: str | None = None, epoch: int = 0) -> list[Sent]:
+    """Records whose keys choose their partitions, as a partitioner does."""
+    named = [("producer", producer.encode()), ("epoch", b"%d" % epoch)] if producer else []
+    return [
+        Sent(b"v%d" % each, b"k%d" % each, [("seq", b"%d" % each), *named], partition=crc32(b"k%d" % each) % partitions)
+        for each in numbers
+    ]
+
+
+def grown_in_claims(spark: SparkSession, run: Run, topic: str) -> list[Any]:
+    claims = {row["load_seq"]: Rules.from_json(row["rules"]) for row in read(spark, run, SILVER_LOADS, "load_seq")}
+    return [dict(rules.grown).get(topic) for rules in claims.values()]
+
+
+def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, servers = topic(2), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name)
+    send(servers, name, keyed(range(1, 201), 2))
+    medallion.run(job)
+    add_partitions(servers, name, 4)
+    send(servers, name, keyed(range(1, 201), 4))
+    result: Any = medallion.run(job)
+    assert counts(result) == (0, 200, 0, 0)
+    other = replace(keyed([7], 4)[0], value=b"other", partition=3)
+    send(servers, name, [*keyed(range(190, 211), 4), other])
+    assert counts(load(job)) == (10, 11, 0, 1)
+    report: Any = run.report
+    (added,) = report.named("silver.partitions_added")
+    assert [added[each] for each in ("topic", "before", "partitions", "numbering")] == [name, 2, 4, "per_topic"]
+
+    monkeypatch.setattr(ingest, "_SENDERS_LEARN", timedelta(0))
+    for first in (211, 221):  # the load that decides all that was sent before; then the mark is set
+        send(servers, name, keyed(range(first, first + 10), 4))
+        assert counts(load(job)) == (10, 0, 0, 0)
+    *_, last, marked = grown_in_claims(spark, run, name)
+    assert [(each.mark, each.is_last) for each in (last, marked)] == [(None, True), ((0, 220), False)]
+    send(servers, name, keyed(range(180, 240), 4))
+    assert counts(load(job)) == (9, 51, 0, 0)
+
+    rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS, "offset"))
+    assert rows == Counter(range(1, 240))
+    assert medallion.verify(job, is_deep=True)["ok"]
+    assert medallion.rebuild(job, is_applied=False, reason="trial", by="ann")["changes"] == []
+
+
+def test_producers_with_epochs_are_compared_after_each_of_two_growths(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, servers = topic(2), broker.bootstrap_servers
+    more = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "policies": {"max_quarantined_share": 1}}
+    job = job_of(spark, run, broker, name, **more)
+
+    def sent(partitions: int, *, up_to: int = 20) -> list[Sent]:
+        epochs = [("a", 0, range(1, 21)), ("a", 1, range(1, up_to + 1)), ("b", 0, range(1, up_to + 1))]
+        records = [keyed(numbers, partitions, producer=producer, epoch=epoch) for producer, epoch, numbers in epochs]
+        return [record for of_producer in records for record in of_producer]
+
+    def take() -> tuple[int, int, int]:
+        done = load(job)["silver"]
+        return done["accepted"], done["duplicate"] + done["fenced"], done["late"] + done["collision"]
+
+    send(servers, name, sent(2))
+    assert take() == (60, 0, 0)
+    medallion.decide(job, Request("retire", "quiet", "ann", wanted=RecordFilter(days=0)))
+    add_partitions(servers, name, 3)
+    send(servers, name, sent(3, up_to=25))
+    assert take() == (10, 60, 0)
+    add_partitions(servers, name, 5)
+    send(servers, name, sent(5, up_to=30))
+    assert take() == (10, 70, 0)
+    numbers = Counter((row["producer"], row["epoch"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS, "offset"))
+    assert set(numbers.values()) == {1}
+    assert len(numbers) == 80
+    grown = [each and (each.before, each.partitions) for each in grown_in_claims(spark, run, name)]
+    assert grown == [None, None, (2, 3), (3, 5)]
+    assert medallion.verify(job, is_deep=True)["ok"]
+
+
+@pytest.mark.parametrize(("partitions", "shown"), [(2, "per_partition"), (1, None)])
+def test_partitions_that_count_for_themselves_are_not_compared(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], *, partitions: int, shown: str | None
+) -> None:
+    name, servers = topic(partitions), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name)
+    for partition in range(partitions):
+        send(servers, name, sequenced(*range(1, 31 - partition), partition=partition))
+    load(job)
+    add_partitions(servers, name, 3)
+    for partition in range(partitions, 3):
+        send(servers, name, sequenced(*range(1, 6), partition=partition))
+    send(servers, name, sequenced(30, 31, 32))
+    assert counts(load(job)) == (2 + 5 * (3 - partitions), 1, 0, 0)
+    report: Any = run.report
+    (added,) = report.named("silver.partitions_added")
+    assert (added["numbering"], "sent again" in added["compared"]) == (shown, True)
+
+
+def test_a_backlog_from_before_the_growth_is_compared_where_the_config_says_so(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, servers = topic(2), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name, policies={"numbering": "per_topic"})
+    send(servers, name, keyed(range(1, 101), 2))
+    medallion.run(job, "bronze")
+    add_partitions(servers, name, 4)
+    send(servers, name, keyed(range(1, 111), 4))
+    medallion.run(job, "bronze")
+    rules = bronze_to_silver.rules_of(spark, run, job.settings)
+    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
+    assert planned is not None
+    steps.claim(spark, run, planned)  # and here the process dies
+    repeated: Any = medallion.run(job, "silver")
+    assert (repeated["silver"]["repeated"], counts(repeated)) == ([1], (110, 100, 0, 0))

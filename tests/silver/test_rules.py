@@ -10,7 +10,7 @@ from lakehouse.errors import RulesChangedError
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.settings.pipeline import Settings
-from silver.rules import Payload, Policy, Reading, Rules
+from silver.rules import Grown, Payload, Policy, Reading, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.small_config import small_config
 
@@ -54,6 +54,10 @@ CLAIMED = {
     "policies of topics": replace(BY_HEADER, topics=(("orders.v1", Policy(5, "accept")), ("a", Policy()))),
     "rules of topics": READ_OTHERWISE,
     "incarnations with the same numbering": replace(BY_HEADER, continues=(("t@2", ("t",)), ("t@3", ("t", "t@2")))),
+    "topics that got partitions": replace(
+        BY_HEADER,
+        grown=(("t", Grown(2, 4, "per_topic", (1, 7))), ("u", Grown(1, 3, is_last=True)), ("v", Grown(1, 2, "per_partition"))),
+    ),
     **{
         f"written {nth}": replace(BY_HEADER, payload=Payload(each.format, "a INT"), written=each)
         for nth, each in enumerate(WRITTEN)
@@ -70,7 +74,7 @@ def test_a_claim_gives_the_rules_back_without_the_schemas_of_a_registry(rules: R
 
 def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() -> None:
     claimed = json.loads(BY_HEADER.to_json())
-    assert not {"own", "written", "continues"} & set(claimed)
+    assert not {"own", "written", "continues", "grown"} & set(claimed)
     assert "message" not in json.loads(replace(BY_HEADER, written=WRITTEN[0]).to_json())["written"]
     older = {name: value for name, value in claimed.items() if name != "topics"}  # before topics had policies
     assert Rules.from_json(json.dumps(older)) == BY_HEADER

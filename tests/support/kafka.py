@@ -9,6 +9,7 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from tidemark.extras.demo.producer import Outgoing
 
@@ -84,6 +85,12 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
     deadline = time.monotonic() + _SECONDS
     while topic in admin.list_topics(timeout=_SECONDS).topics and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def add_partitions(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Give a topic more partitions; it then has so many."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_SECONDS)
 
 
 def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> int:

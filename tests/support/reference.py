@@ -53,6 +53,7 @@ class Reference:
     gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)  # stream, epoch, first and last sequence
     undecodable: Undecodable = "quarantine"  # the policy for values that cannot be decoded
     continues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # topics that continue the numbering of earlier ones
+    grown: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)  # topics with more partitions, and their marks
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
 
@@ -69,8 +70,11 @@ class Reference:
         return [*self._kept.items(), *late]
 
     def take(self, records: Iterable[Seen]) -> "Reference":
-        """Decide further records of a Kafka log, each once, in offset order; those of an earlier incarnation come first."""
-        for record in sorted(records, key=lambda record: record.offset):
+        """Decide further records of a Kafka log, each once, in offset order; those of an earlier incarnation come first.
+
+        The partitions of a topic that got more are decided one after another.
+        """
+        for record in sorted(records, key=lambda each: (each.partition if each.topic in self.grown else -1, each.offset)):
             kind = self.classes[record.place] = self._class_of(record)
             if kind == "accepted":
                 self._raise(record)
@@ -96,9 +100,10 @@ class Reference:
                 self._keep(record, "late")
 
     def _is_kept_elsewhere(self, record: Seen) -> bool:
-        """Whether Silver holds the number in another incarnation with the same numbering."""
+        """Whether Silver holds the number in another incarnation with the same numbering, or in another partition."""
         groups = ({later, *earlier} for later, earlier in self.continues.items())
         linked = {topic for group in groups if record.topic in group for topic in group} - {record.topic}
+        linked |= self.grown.keys() & {record.topic}
         kept = {(topic, producer, epoch, sequence) for (topic, _, producer), epoch, sequence in self._kept}
         return any((topic, record.producer, record.epoch, record.sequence) in kept for topic in linked)
 
@@ -135,16 +140,31 @@ class Reference:
         return "duplicate" if first == record.payload else "collision"
 
     def settled_before(self, record: Seen) -> str | None:
-        """What an earlier incarnation says of the record: it accepted its number, or found it late, in whatever partition."""
+        """What is known of the record's number: an earlier incarnation accepted it, or found it late, in whatever partition.
+
+        Or another partition of its own topic, which got partitions, kept it.
+        """
         earlier, numbered = self.continues.get(record.topic, ()), (record.producer, record.epoch, record.sequence)
         known = [
             payload
             for ((topic, _, producer), epoch, sequence), payload in self.known
             if topic in earlier and (producer, epoch, sequence) == numbered
         ]
+        if self._is_compared(record):
+            known += [
+                payload
+                for ((topic, partition, producer), epoch, sequence), payload in self._kept.items()
+                if topic == record.topic and partition != record.partition and (producer, epoch, sequence) == numbered
+            ]
         if not known:
             return None
         return "duplicate" if record.payload in known else "collision"
+
+    def _is_compared(self, record: Seen) -> bool:
+        """Whether the record is looked up in the other partitions of its topic."""
+        assert record.sequence is not None
+        mark = self.grown.get(record.topic)
+        return record.topic in self.grown and (mark is None or (record.epoch, record.sequence) <= mark)
 
     def _first_like(self, record: Seen) -> str | None:
         """The payload that was there first: Silver's, or the late one's, whatever became of it.

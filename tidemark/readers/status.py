@@ -18,6 +18,7 @@ from lakehouse.table import (
     SILVER_REJECTS,
     SILVER_WATERMARKS,
 )
+from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers.database import ALL
@@ -46,6 +47,7 @@ _LAST_LOAD = f"""
     SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
     FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS}) GROUP BY load_seq
 """  # noqa: S608 -- as above
+_RULES = f"SELECT any_value(rules) AS rules FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS})"  # noqa: S608 -- as above
 _REJECTS = f"""
     SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows"
     FROM {SILVER_REJECTS} GROUP BY class, state ORDER BY class, state
@@ -111,6 +113,7 @@ def status(
             "partitions": partitions,
             **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
             **_loads(rows),
+            "grown": _grown(rows(_RULES, SILVER_LOADS)),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
             "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
             "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
@@ -161,6 +164,17 @@ def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
     }
 
 
+def _grown(rules: Rows) -> list[dict[str, Any]]:
+    """Return the topics that got partitions, until a load has decided all that was sent before."""
+    found = [each for row in rules if row["rules"] for each in Rules.from_json(row["rules"]).grown]
+    return [{"topic": topic, **each.shown} for topic, each in found if each.mark is None]
+
+
+def added(row: dict[str, Any]) -> str:
+    """Say what is compared across the partitions of a topic that got some, of `grown` in a status."""
+    return f"Topic {output.shown(row['topic'])} has {row['partitions']:,} partitions, once {row['before']:,}. {row['compared']}"
+
+
 def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
     if stream["high_watermark"] is None:
         return None
@@ -196,6 +210,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
     lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
+    lines += [added(row) for row in found.get("grown", ())]
     lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if aside := found.get("kept_aside"):
         lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")

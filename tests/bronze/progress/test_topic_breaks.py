@@ -3,17 +3,19 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import Row, SparkSession
 
+from bronze import ingest as ingesting
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from bronze.progress import checkpoint, topic_registry
+from bronze.progress.topic_registry import Growth
 from lakehouse.delta import tables
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
@@ -23,7 +25,7 @@ from pipelines import medallion
 from pipelines.job import Job
 from silver.state.request import RecordFilter, Request
 from tests.bronze.test_ingest import kafka_of
-from tests.support.kafka import delete_records, delete_topic, send, send_transaction, sequenced
+from tests.support.kafka import add_partitions, delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
 from tidemark.readers import topics
 
@@ -81,9 +83,8 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
     name, joining, servers = topic(), topic(), broker.bootstrap_servers
     send(servers, name, sequenced(1))
     ingest(spark, run, kafka_of(broker, name))
-    admin = AdminClient({"bootstrap.servers": servers})
     for partitions in (2, 3):  # with a checkpoint, and without
-        admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+        add_partitions(servers, name, partitions)
         send(servers, name, [*sequenced(partitions), *sequenced(1, 2, partition=partitions - 1)])
         assert ingest(spark, run, kafka_of(broker, name)).records == 3
         shutil.rmtree(Path(run.lakehouse.folder("_checkpoints")))
@@ -100,6 +101,47 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
         ingest(spark, run, kafka_of(broker, *read))
     kept = [each[::2] for each in offsets(spark, run) if each[1] == 0]
     assert kept == sorted([(joining, each) for each in range(1, 7)] + [(name, each) for each in range(8)])
+
+
+@pytest.mark.parametrize("properties", [{}, {"ssl.truststore.location": "/no/such/store.jks"}], ids=["brokers", "checkpoint"])
+def test_added_partitions_are_noticed_and_then_read_until_senders_know_them(
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    properties: dict[str, str],
+) -> None:
+    """The brokers say it before the records are read; where librdkafka cannot ask them, the checkpoint does, once they are."""
+    name, servers = topic(2), broker.bootstrap_servers
+    kafka = kafka_of(broker, name, properties=properties)
+
+    def growth() -> Growth | None:
+        return topic_registry.read(spark, new_run())[name].growth
+
+    send(servers, name, sequenced(1))
+    ingest(spark, new_run(), kafka)
+    add_partitions(servers, name, 3)
+    send(servers, name, sequenced(2, partition=2))
+    with monkeypatch.context() as patched:
+        patched.setattr(ingesting, "write_grown", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):  # it dies once all is read
+            ingest(spark, new_run(), kafka)
+    found = growth()
+    assert found is not None
+    assert (found.before, found.partitions, found.is_read) == (2, 3, False)
+    ingest(spark, new_run(), kafka)
+    assert growth() == found
+    monkeypatch.setattr(ingesting, "_SENDERS_LEARN", timedelta(0))
+    ingest(spark, new_run(), kafka)
+    assert growth() == replace(found, is_read=True)
+    add_partitions(servers, name, 4)
+    send(servers, name, sequenced(3, partition=3))
+    ingest(spark, new_run(), kafka)
+    found = growth()
+    assert found is not None
+    assert (found.before, found.partitions, found.is_read) == (3, 4, False)
 
 
 @pytest.fixture(scope="module")

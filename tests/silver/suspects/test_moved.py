@@ -1,4 +1,4 @@
-"""Topics that move: each record of a later incarnation is settled as the reference says, by columns alone."""
+"""Topics that move or get partitions: each record is settled as the reference says, by columns alone."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakehouse.extract.sources import Source
 from silver.decide.kernel import Decision
 from silver.model import SETTLED, Limits
-from silver.rules import Rules
+from silver.rules import Grown, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import moved
 from silver.suspects.moved import NUMBER, Moved, settle
@@ -20,12 +20,15 @@ from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
 from tests.support.segments import segments_of
 
-TOPICS = ("t", "t@2", "t@3", "t@4")
+TOPICS = ("d", "c", "b", "a")
+"""The incarnations of a topic. By name each comes before the one that it continues, as t@10 comes before t@2."""
 CONTINUES = (
-    (("t@2", ("t",)), ("t@3", ("t", "t@2")), ("t@4", ("t", "t@2", "t@3"))),
-    (("t@2", ("t",)), ("t@4", ("t@3",))),
-    (("t@3", ("t@2",)),),
+    (("c", ("d",)), ("b", ("d", "c")), ("a", ("d", "c", "b"))),
+    (("c", ("d",)), ("a", ("b",))),
+    (("b", ("c",)),),
+    (),
 )
+GROWN = st.dictionaries(st.sampled_from(TOPICS), st.sampled_from([None, (0, -1), (0, 4), (1, 2)]))
 KEYS = pa.schema(
     [
         *((name, pa.int32() if name == "partition" else pa.string()) for name in ("topic", "partition", "producer")),
@@ -38,7 +41,7 @@ SUSPECTS = ("duplicate", "late", "collision")
 
 @st.composite
 def _loads(draw: st.DrawFn) -> list[list[Seen]]:
-    """Loads of a topic that moves at any record, over two partitions; later incarnations send numbers of earlier ones again."""
+    """Loads of a topic that moves at any record, over three partitions; numbers are sent again in each."""
     loads: list[list[Seen]] = [[]]
     offsets: defaultdict[tuple[str, int], int] = defaultdict(int)
     incarnation = 0
@@ -57,7 +60,7 @@ def _loads(draw: st.DrawFn) -> list[list[Seen]]:
 _RECORD = st.tuples(
     st.sampled_from([False] * 7 + [True]),
     st.sampled_from([False] * 5 + [True]),
-    st.sampled_from([0, 1]),
+    st.sampled_from([0, 1, 2]),
     st.sampled_from([None, "a"]),
     st.sampled_from([0, 0, 0, 1]),
     st.integers(0, 9),
@@ -67,16 +70,25 @@ _RECORD = st.tuples(
 
 @settings(max_examples=examples(100, 1_000), deadline=None)
 @given(
-    loads=_loads(), continues=st.sampled_from(CONTINUES), late=st.sampled_from(["quarantine", "accept"]), size=st.integers(1, 9)
+    loads=_loads(),
+    continues=st.sampled_from(CONTINUES),
+    grown=GROWN,
+    late=st.sampled_from(["quarantine", "accept"]),
+    size=st.integers(1, 9),
 )
-def test_a_moved_record_is_settled_as_the_reference_does(loads: list[list[Seen]], continues: Any, late: Any, size: int) -> None:
-    reference, in_turn = (Reference(late=late, max_jump=3, continues=dict(continues)) for _ in range(2))
-    rules = Rules(Source("value"), late=late, max_jump=3, continues=continues)
+def test_a_moved_record_is_settled_as_the_reference_does(
+    loads: list[list[Seen]], continues: Any, grown: Any, late: Any, size: int
+) -> None:
+    reference, in_turn = (Reference(late=late, max_jump=3, continues=dict(continues), grown=grown) for _ in range(2))
+    compared = tuple((topic, Grown(2, 3, "per_topic", mark)) for topic, mark in grown.items())
+    rules = Rules(Source("value"), late=late, max_jump=3, continues=continues, grown=compared)
     for records in loads:
         marks = Watermarks({stream: Watermark(*mark, -1, 1, "rules") for stream, mark in reference.watermarks.items()})
         look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
         decision = Decision(rules)
-        ordered = sorted(records, key=lambda record: (-TOPICS.index(record.topic), *record.place))  # as t@10 comes before t@2
+        ordered = sorted(records, key=lambda record: record.place)
+        if size >= len(ordered):
+            ordered = records  # a single chunk is in any order
         chunks = [_keys(ordered[first : first + size]) for first in range(0, len(ordered), size)]
         found: dict[Any, str] = {}
         expected: dict[Any, str] = {}
@@ -107,17 +119,24 @@ def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[See
     places = zip(*(wanted[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
     contents = wanted.append_column("content_sha256", pa.array([payloads[place] for place in places], pa.string()))
     kind = np.zeros(len(keys), np.int64)
-    kind[nth] = settle(contents, _known(reference))
+    kind[nth] = settle(contents, _known(reference, {(record.topic, record.partition) for record in records}))
     return keys.append_column(SETTLED, pa.array([None, "duplicate", "collision"]).take(pa.array(kind)))
 
 
-def _known(reference: Reference) -> pa.Table:
-    """The records that incarnations accepted, or found late, under each topic that continues them."""
+def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
+    """What is known elsewhere: in earlier incarnations, and in other partitions of a grown topic than those of a chunk."""
     rows = [
         (later, producer, epoch, sequence, payload)
         for later, earlier in reference.continues.items()
         for ((topic, _, producer), epoch, sequence), payload in reference.known
         if topic in earlier
+    ]
+    rows += [
+        (topic, producer, epoch, sequence, payload)
+        for ((topic, partition, producer), epoch, sequence), payload in reference._kept.items()
+        if topic in reference.grown
+        and (topic, partition) not in places
+        and (reference.grown[topic] or (epoch, sequence)) >= (epoch, sequence)
     ]
     schema = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
     names = [*NUMBER, "content_sha256"]
@@ -159,6 +178,24 @@ def _kinds(found: pa.Table, records: Iterable[Seen]) -> dict[Any, str]:
     }
 
 
+def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart() -> None:
+    marks = Watermarks({("t", partition, None): Watermark(0, 8 + partition, -1, 1, "rules") for partition in (0, 1)})
+    keys = _keys([Seen("t", partition, 10 + number, number) for partition in (0, 1, 2) for number in (5, 6, 9)])
+    wanted = {}
+    for mark in (None, (0, 5), (0, 4)):
+        rules = Rules(Source("value"), grown=(("t", Grown(2, 3, "per_topic", mark)),))
+        look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
+        found = [look.wanted(chunk, marks)[0] for chunk in look.in_order([keys])]
+        wanted[mark] = [
+            list(zip(*(each[name].to_pylist() for name in ("partition", "sequence")), strict=True)) for each in found
+        ]
+    assert wanted == {
+        None: [[(0, 5), (0, 6), (0, 9)], [(1, 5), (1, 6)], [(2, 5), (2, 6), (2, 9)]],
+        (0, 5): [[(0, 5)], [(1, 5)], [(2, 5)]],
+        (0, 4): [[]],
+    }
+
+
 def _settles(own: str, *known: str) -> str | None:
     names = [*NUMBER, "content_sha256"]
     records = [pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)]
@@ -174,3 +211,31 @@ def test_an_erased_record_is_taken_for_a_copy_unless_it_was_compared_before_it_w
     assert _settles("erased:3", later) == "duplicate"
     assert _settles("erased:3:collision", later) == "collision"
     assert _settles("erased:3", "b") == "collision"
+
+
+def _classes(records: list[Seen], **others: Any) -> list[str]:
+    reference = Reference(**others).take(records)
+    return [reference.classes[record.place] for record in records]
+
+
+def test_the_rule_of_added_partitions_in_a_few_rows() -> None:
+    """Numbers 1 to 4 over two partitions are sent again over four; 9 was never there."""
+    before = [Seen("t", 0, 1, 1), Seen("t", 1, 1, 2), Seen("t", 0, 2, 3), Seen("t", 1, 2, 4)]
+    again = [
+        Seen("t", 2, 1, 1),
+        Seen("t", 1, 3, 3),  # below the watermark of its own partition, which lacks it
+        Seen("t", 3, 1, 4, payload="other"),
+        Seen("t", 2, 2, 9),
+        Seen("t", 3, 2, 9),  # in the same load
+    ]
+    new = ["duplicate", "duplicate", "collision", "accepted"]
+    assert _classes([*before, *again], grown={"t": None})[4:] == [*new, "duplicate"]
+    assert _classes([*before, *again], grown={"t": (0, 4)})[4:] == [*new, "accepted"]
+    assert _classes([*before, *again])[4:] == ["accepted", "late", "accepted", "accepted", "accepted"]
+
+
+def test_a_late_record_of_another_partition_does_not_make_its_original_a_duplicate() -> None:
+    """A copy overtook its original, which a partition with a backlog brings later."""
+    records = [Seen("t", 0, 1, 200), Seen("t", 0, 2, 50), Seen("t", 1, 1, 50)]
+    assert _classes(records, grown={"t": None}, late="drop") == ["accepted", "late", "accepted"]
+    assert _classes(records, grown={"t": None}, late="accept") == ["accepted", "late", "duplicate"]

@@ -11,10 +11,15 @@ from bronze.kafka import metadata
 from lakehouse.contracts.gate import DECISIONS, RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.extract.sources import Source
 from lakehouse.table import Lakehouse
+from silver.rules import Grown, Rules
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
 from tests.tidemark.conftest import RunCommand
+from tidemark.extras.onboarding import check
+from tidemark.extras.report.summary import verdict
+from tidemark.process.context import load_settings
 from tidemark.readers.status import status
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -79,6 +84,19 @@ def test_missing_is_what_silver_still_lacks_and_a_claim_beyond_is_unfinished(roo
     found = found_in(root)
     assert found["unfinished_load"] == 3
     assert found["missing"] == [{**STREAM, "producer": "p1", "sequences": 3, "ranges": 3}]
+
+
+def test_added_partitions_are_named_until_all_that_was_sent_before_is_decided(root: Path, run_command: RunCommand) -> None:
+    grown = (("t", Grown(2, 4)), ("u", Grown(1, 3, "per_topic", (0, 5))))
+    rules = Rules(Source("header", "seq"), grown=grown).to_json()
+    write_rows(root, LOADS, [load(3) | {"rules": rules}])
+    assert [(row["topic"], row["numbering"]) for row in found_in(root)["grown"]] == [("t", None)]
+    sentence = "Topic t has 4 partitions, once 2. Nothing shows whether numbers repeat across partitions"
+    assert sentence in run_command("status")[0]
+    assert sentence in " ".join(verdict(found_in(root))["said"])
+    (settings,) = root.parent.glob("*.yml")
+    (named,) = check._of_added_partitions(load_settings(settings, None), Lakehouse(root=str(root)))
+    assert (named.name, named.ok, sentence in named.observed) == ("partitions t", True, True)
 
 
 def test_a_failed_gate_is_a_failed_verdict_and_has_the_decision_on_its_own_run(root: Path, run_command: RunCommand) -> None:

@@ -35,6 +35,7 @@ from tidemark.extras.onboarding import candidates
 from tidemark.extras.onboarding.values import Budget, Decoder, Registered
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
+from tidemark.readers import status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -300,9 +301,17 @@ def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) ->
     tables = refused.pop("tables", None)
     yield _of_error("tables", tables, expected, f"{observed}.") if tables else _finding("tables", (True, observed, expected))
     yield from commits
+    yield from _of_added_partitions(settings, lakehouse) if is_begun else ()
     for stage, refusal in refused.items():
         needed = _NEEDED[stage]
         yield _of_error(stage, refusal, needed) if refusal else _finding(stage, (True, needed, needed))
+
+
+def _of_added_partitions(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:
+    expected = "partitions that are compared, unless each counts for itself"
+    with suppress(TidemarkError):
+        for row in status.status(settings.pipeline, lakehouse, with_missing=False, most_streams=0)["grown"]:
+            yield _finding(f"partitions {row['topic']}", (True, status.added(row), expected))
 
 
 def _is_for_spark(settings: Settings) -> bool:

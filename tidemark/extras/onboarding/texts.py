@@ -150,9 +150,27 @@ def sections(look: Look, chosen: Option, of_values: Sequence[Section]) -> list[S
     found = [Section({}, [f"{about} Every key is in docs/configuration.md."]), *place(look.asked)]
     for role, each in chosen.by_role.items():
         found.append(Section({role: extractor(each.source)}, list(_why(look, chosen, role))))
+    if numbering := _numbering(look, chosen):
+        found.append(numbering)
     if own := _own(look, chosen, of_values):
         found.append(Section({"topics": own}, ["These topics are read otherwise: nothing fits all of them."]))
     return [*found, *(of_values or _unread_values(look))]
+
+
+def _numbering(look: Look, chosen: Option) -> Section | None:
+    """How the sequence is numbered, where its numbers repeat across the partitions of a topic."""
+    if chosen.form in ("offset", "custom") or "producer" in chosen.by_role:
+        return None
+    places = set()
+    for topic in look.topics:
+        for option in topic.options:
+            if option.label == chosen.label:
+                numbered = zip(topic.sample.records, option.by_role["sequence"].numbers, strict=True)
+                places |= {(each.topic, each.partition, number) for each, number in numbered if number is not None}
+    if len({(topic, number) for topic, _, number in places}) == len(places):
+        return None
+    why = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
+    return Section({"policies": {"numbering": "per_partition"}}, [why])
 
 
 def _why(look: Look, chosen: Option, role: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from lakehouse.contracts.gate import CRITICAL
 from lakehouse.contracts.silver import HELD
 from tidemark.extras.report.text import count, moment, share, text
 from tidemark.readers.gate import decided
+from tidemark.readers.status import added
 
 Facts = dict[str, Any]
 
@@ -19,6 +20,7 @@ def verdict(found: Facts) -> dict[str, Any]:
     said = [gold]
     if found["unfinished_load"]:
         said.append(f"Load {found['unfinished_load']:,} was claimed and is not finished: the next run finishes it.")
+    said += [added(row) for row in found.get("grown", ())]
     if waiting := sum(row["records"] for row in found.get("kept_aside", []) if row["state"] == HELD):
         said.append(f"{waiting:,} records are kept out of Gold by expectations, and wait.")
     if gate is None:

@@ -89,6 +89,13 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     assert found["next"] == ["tidemark check", "tidemark run"]
 
 
+def test_numbers_that_repeat_across_partitions_are_named_in_the_config(filled: Filled, begin: Begin) -> None:
+    for second, numbering in ((range(1, 6), "per_partition"), (range(6, 11), None)):
+        name = filled(*sequenced(*range(1, 6)), *sequenced(*second, partition=1), partitions=2)
+        assert begin(name, "--force")[0] == 0
+        assert load("tidemark.yml", environ={}).policies.numbering == numbering
+
+
 def test_files_are_replaced_by_force_and_keep_references(filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     name = filled(*sequenced(1, 2, 3))
     Path("tidemark.yml").write_text("mine")
