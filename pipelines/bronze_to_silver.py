@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
 from bronze.progress import topic_registry
-from lakehouse.contracts.bronze import of_last_incarnations
+from lakehouse.contracts.bronze import UNREADABLE, of_last_incarnations
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
@@ -130,7 +130,8 @@ def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str
     table = run.table(BRONZE_TOPICS)
     if not tables.exists(spark, table):
         return []
-    return sorted({row["topic"] for row in small_tables.read(spark, table, ("topic",))} - set(settings.kafka.topics))
+    rows = small_tables.read(spark, table, ("topic", "cause"))
+    return sorted({row["topic"] for row in rows if row["cause"] != UNREADABLE} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:

@@ -71,14 +71,17 @@ FINGERPRINT = "rules_fingerprint"
 BEGUN = "begun"
 RECREATED = "recreated"
 EXPIRED = "expired"
-"""Causes of a row in `bronze_topics`: reading the topic began, or an operator accepted a break of it."""
+CORRUPT = "corrupt"
+UNREADABLE = "unreadable"
+"""Causes of a row in `bronze_topics`: reading the topic began, an operator accepted a break of it, or a run skipped it."""
 SAME = "same"
 NEW = "new"
 """Whether a new incarnation continues the numbering of the one before."""
 
 TOPICS = Contract(
     BRONZE_TOPICS,
-    "A topic from a moment on: when reading it began, and after each break that a person accepted. Its last row holds.",
+    "A topic from a moment on: when reading it began, after each break that a person accepted, and when it was first skipped. "
+    "Its last row holds.",
     (
         Column("topic", "string", "Kafka topic"),
         Column("incarnation", "int", "1, and one more each time that the topic was created anew and accepted"),
@@ -86,12 +89,15 @@ TOPICS = Contract(
         Column("topic_id", "string", "Kafka's id of the topic; null where the broker or the client could not tell it"),
         Column("checkpoint", "int", "Number of the first checkpoint that may go on from here"),
         Column(
-            "cause", "string", "begun: read first, or again; recreated: the topic is another one; expired: Kafka lost records"
+            "cause",
+            "string",
+            "begun: read first, or again; recreated: the topic is another one; expired: Kafka lost records; corrupt: records "
+            "cannot be decoded; unreadable: a run skipped it",
         ),
-        Column("lost", LOST, "Of expired: the offsets that were never read, both ends inclusive; else null"),
+        Column("lost", LOST, "Of expired, corrupt and unreadable: offsets that were not read, both ends inclusive; else null"),
         Column("known_since", "timestamp", "When this was written, UTC"),
         Column("load_seq", "bigint", "The load of silver_loads that accepted it; null where nobody had to"),
-        Column("reason", "string", "Why it was accepted, in that person's words; else null"),
+        Column("reason", "string", "Why it was accepted, in that person's words; of unreadable, why it was; else null"),
         Column("accepted_by", "string", "Who accepted it; else null"),
         Column(
             "starting_offsets",
@@ -113,7 +119,7 @@ TOPICS = Contract(
 
 @dataclass(frozen=True, order=True)
 class LostRange:
-    """Offsets of a partition that Kafka lost before Bronze read them, both ends inclusive."""
+    """Offsets of a partition that Bronze goes on without, both ends inclusive: they expired, or cannot be decoded."""
 
     partition: int
     first_offset: int
