@@ -24,16 +24,16 @@ from bronze import timestamps
 from bronze.kafka.errors import failure, malformed_timestamp
 from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
-from bronze.progress import topic_breaks
+from bronze.progress import topic_breaks, unreadable
 from bronze.progress.position import read as read_standing
 from bronze.progress.position import with_topics
-from bronze.progress.start_offsets import require_table, starting_point, starts
+from bronze.progress.start_offsets import require_table, restrict_to_topics, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS, unsupported
-from lakehouse.errors import OffsetsExpiredError, TopicRecreatedError
+from lakehouse.errors import BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import storage_errors
@@ -60,12 +60,16 @@ _SENDERS_LEARN = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Ingested:
-    """One run of Bronze: appended records, micro-batches with records, and Bronze's Delta version before and after."""
+    """One run of Bronze: appended records, micro-batches with records, and Bronze's Delta version before and after.
+
+    `skipped` has each topic that could not be read, with the reason, if the settings skip such topics.
+    """
 
     records: int
     batches: int
     from_version: int
     to_version: int
+    skipped: list[dict[str, str]]
     seconds: float
 
 
@@ -74,37 +78,34 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
 
     Commits to `bronze_topics` if a topic is new, and one version per micro-batch of at most `max_offsets_per_trigger` records.
     The checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` and so on. Without `sources`, Silver reads
-    producer, epoch and sequence.
+    producer, epoch and sequence. Where the settings skip a topic that cannot be read, its error is kept in the result, and in
+    `bronze_topics`, and not raised.
 
     Raises:
         TopicRecreatedError: A topic was deleted and recreated.
         OffsetsExpiredError: Kafka no longer has the next records; the error names the lost offsets.
+        BatchCorruptError: A batch of a topic cannot be decoded; the error names its offsets.
         SourceError: Kafka refuses, cannot be reached, or lacks a topic. Earlier commits stay, and the next run continues there.
         StorageError: A disk is full or denies access: tables, checkpoint or Spark's own files.
         AnotherWriterError: Another run ingests into the same Bronze at the same time.
         ContractError: The table exists with other columns.
         TableStateError: The table is another pipeline's, or it is new though its checkpoint has read records.
     """
-    started, started_at = time.monotonic(), datetime.now(UTC)
+    started = time.monotonic()
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
-    seen = _seen(run, kafka)
-    standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
-    run.report.event("bronze.started", from_version=standing.version)
-    crash_point("bronze.started")
-    records, batches = _read_available(spark, run, kafka, sources, standing)
-    if not seen:  # then only the checkpoint knows the partitions
-        standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
-    growths = [topic for name, topic in standing.topics.items() if name in kafka.topics and topic.growth]
-    write_grown(spark, run, [each for each in growths if _is_read(each, started_at)])
+    standing = read_standing(spark, run)
+    seen = _seen(spark, run, kafka)
+    records, batches, skipped = _read_readable(spark, run, kafka, sources=sources, standing=standing, seen=seen)
     ingested = Ingested(
         records=records,
         batches=batches,
         from_version=standing.version,
         to_version=tables.version(spark, bronze),
+        skipped=[{"topic": name, "reason": error.reason} for name, error in skipped.items()],
         seconds=round(time.monotonic() - started, 3),
     )
     run.report.event("bronze.ingested", **vars(ingested))
@@ -119,22 +120,42 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
     standing = read_standing(spark, run, is_dry_run=True)
     require_table(spark, run, standing)
-    _require_readable(spark, run, kafka, standing)
-    if seen := _seen(run, kafka):
+    unreadable.require_record(spark, kafka)
+    if seen := _seen(spark, run, kafka):
         standing = with_topics(spark, run, standing, _new_topics(spark, run, kafka, standing, seen))
         with contextlib.suppress(LookError):
             topic_breaks.require_whole(spark, run, kafka, standing)
+    topic_breaks.require_decoded(spark, kafka, standing)
 
 
-def _require_readable(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
-    """Read one record with Spark's own client: its properties and rights differ from those of the metadata client."""
-    options = {**reader_options(kafka), "groupIdPrefix": "spark-kafka-source"}
-    options.pop("maxOffsetsPerTrigger", None)
-    try:
-        spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
-    except SPARK_ERRORS as error:
-        if malformed_timestamp(error) is None:  # such a record is read outside Spark
-            raise _translate_error(spark, run, kafka, standing, error) from None
+def _read_readable(  # noqa: PLR0913 -- what an ingest has in hand
+    spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, seen: Mapping[str, Seen]
+) -> tuple[int, int, dict[str, SourceError]]:
+    """Append what is available; return the number of records and of micro-batches, and the errors of skipped topics."""
+    before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
+    skipped = unreadable.find(spark, run, kafka, standing, seen) if is_skipping else {}
+    records, batches, has_failed = 0, 0, False
+    while names := tuple(name for name in kafka.topics if name not in skipped):
+        rest, of_rest = restrict_to_topics(kafka, names), {name: seen[name] for name in names if name in seen}
+        try:
+            standing = _with_new_topics(spark, run, rest, standing, of_rest, is_another_list=has_failed)
+            run.report.event("bronze.started", from_version=standing.version)
+            crash_point("bronze.started")
+            records, batches = _read_available(spark, run, rest, sources, standing)
+            _note_growths(spark, run, rest, standing, of_rest, started_at=started_at)
+            break
+        except SourceError as error:
+            named = unreadable.named(spark, rest, error) if is_skipping else {}
+            if not named:
+                raise
+            skipped |= named
+        has_failed, standing = True, read_standing(spark, run)
+    if has_failed:
+        version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
+        records, batches = appended or 0, version - before
+    if skipped:
+        unreadable.write(spark, run, standing, skipped)
+    return records, batches, skipped
 
 
 def _read_available(
@@ -159,7 +180,7 @@ def _read_available(
         try:
             standing = read_standing(spark, run)
             planned = standing.checkpoint.planned or {}
-            ends = ends or timestamps.available(kafka, planned)
+            ends = ends or timestamps.available(spark, kafka, planned)
             standing = timestamps.carry_out(spark, run, kafka, sources=sources, standing=standing, met=place)
         except LookError as error:
             run.report.event("bronze.timestamps_not_read", why=str(error))
@@ -186,9 +207,19 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     translated = failure(error, kafka, standing.checkpoint.folder)
-    if isinstance(translated, OffsetsExpiredError | TopicRecreatedError):
+    if isinstance(translated, OffsetsExpiredError | TopicRecreatedError | BatchCorruptError):
         return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), translated)
     return translated
+
+
+def _note_growths(  # noqa: PLR0913 -- what an ingest has in hand
+    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen], *, started_at: datetime
+) -> None:
+    """Commit which topics are read up to what was there when the senders knew their added partitions."""
+    if not seen:  # then only the checkpoint knows the partitions
+        standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
+    read = (topic for name, topic in standing.topics.items() if name in kafka.topics)
+    write_grown(spark, run, [topic for topic in read if _is_read(topic, started_at)])
 
 
 def _is_read(topic: Topic, started_at: datetime) -> bool:
@@ -197,13 +228,21 @@ def _is_read(topic: Topic, started_at: datetime) -> bool:
     return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
 
 
-def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]) -> Standing:
+def _with_new_topics(  # noqa: PLR0913 -- what an ingest has in hand
+    spark: SparkSession,
+    run: Run,
+    kafka: Kafka,
+    standing: Standing,
+    seen: Mapping[str, Seen],
+    *,
+    is_another_list: bool = False,
+) -> Standing:
     """Check that the topics are those that were read before; commit new topics, their partitions, starts and ids.
 
     A topic that joins starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the others
     if a topic left kafka.topics: in the old one Spark would require its partitions.
     """
-    noted = _new_topics(spark, run, kafka, standing, seen)
+    noted = _new_topics(spark, run, kafka, standing, seen, is_another_list=is_another_list)
     if not noted:
         return standing
     write_begun(spark, run, noted.values())
@@ -211,8 +250,16 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     return read_standing(spark, run)
 
 
-def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]) -> dict[str, Topic]:
-    """Return the topics that need a new row in `bronze_topics`."""
+def _new_topics(  # noqa: PLR0913 -- what an ingest has in hand
+    spark: SparkSession,
+    run: Run,
+    kafka: Kafka,
+    standing: Standing,
+    seen: Mapping[str, Seen],
+    *,
+    is_another_list: bool = False,
+) -> dict[str, Topic]:
+    """Return the topics that need a new row in `bronze_topics`. The checkpoint may tell that they are another list."""
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     try:
@@ -220,11 +267,11 @@ def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing,
     except SPARK_ERRORS as error:
         raise _translate_error(spark, run, kafka, standing, error) from None
     noted: dict[str, Topic] = {}
-    is_another_list = checkpoint.planned is not None and checkpoint.planned.keys() != set(kafka.topics)
+    is_another_list |= checkpoint.planned is not None and checkpoint.planned.keys() != set(kafka.topics)
     for name in kafka.topics:
         topic_id = seen[name].topic_id if name in seen else None
         known = standing.topics.get(name)
-        topic = known or Topic(name, 1, topic_id, checkpoint.number, {})
+        topic = replace(known, skipped=None) if known else Topic(name, 1, topic_id, checkpoint.number, {})
         if is_another_list:
             topic = replace(topic, checkpoint=checkpoint.number + 1)
         if topic.topic_id is None:
@@ -236,12 +283,12 @@ def _new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing,
     return noted
 
 
-def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
+def _seen(spark: SparkSession, run: Run, kafka: Kafka) -> dict[str, Seen]:
     """Ask the brokers to describe the topics; empty if they cannot be asked from here."""
     if is_remote():
         return {}
     try:
-        seen = describe_topics(kafka, kafka.topics)
+        seen = describe_topics(kafka, kafka.topics, spark)
     except LookError as error:
         seen, why = {}, str(error)
     else:

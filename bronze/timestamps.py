@@ -14,7 +14,6 @@ a record; Silver accepts it once.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from confluent_kafka import TopicPartition
 from bronze.kafka.consumer import END_OF_PARTITION, TIMESTAMP_TYPES, HeadersUnreadableError, consumer, headers_of
 from bronze.kafka.errors import Place, malformed_timestamp
 from bronze.kafka.metadata import LookError, bounds
-from bronze.kafka.source import reader_options
+from bronze.kafka.source import range_options
 from bronze.progress import start_offsets
 from bronze.progress.position import read as read_standing
 from bronze.progress.topic_registry import write_begun
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
     from pyspark.sql import DataFrame, SparkSession
 
-    from bronze.kafka.source import Offsets
+    from bronze.kafka.source import Offsets, Ranges
     from bronze.progress.position import Standing
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
@@ -57,8 +56,6 @@ _SHOWN = 20
 _SILENCE_SECONDS = 60
 
 Partition = tuple[str, int]
-Ranges = dict[Partition, tuple[int, int]]
-"""(topic, partition) to the first offset and the one after the last."""
 
 
 class _Chunk(NamedTuple):
@@ -70,7 +67,7 @@ class _Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _RangeAppender:
+class RangeAppender:
     """Appends offset ranges to `bronze_records`, with Spark or with librdkafka."""
 
     spark: SparkSession
@@ -80,8 +77,9 @@ class _RangeAppender:
     stored_as: Mapping[str, str]
 
     def append(self, ranges: Ranges) -> None:
+        """Append ranges, read by Spark, in one commit."""
         if ranges:
-            consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
+            consumed = self.spark.read.format("kafka").options(**range_options(self.kafka, ranges)).load()
             self._commit(bronze_records(consumed, self.run.run_id, self.stored_as, self.sources))
 
     def append_chunks(self, place: Partition, start: int, end: int) -> int:
@@ -103,9 +101,9 @@ class _RangeAppender:
         crash_point("bronze.carried_on")
 
 
-def available(kafka: Kafka, planned: Offsets) -> Ranges:
+def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
     """Return the offset ranges that Kafka holds now, for the partitions of a batch. Raises as `bounds`."""
-    found = {name: bounds(kafka, name, map(int, partitions)) for name, partitions in planned.items()}
+    found = {name: bounds(kafka, name, map(int, partitions), spark) for name, partitions in planned.items()}
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
@@ -123,7 +121,7 @@ def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record th
     ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
     ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
     left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = _fill(_RangeAppender(spark, run, kafka, sources, standing.renamed), left, met)
+    places = fill(RangeAppender(spark, run, kafka, sources, standing.renamed), left, met)
     run.report.event(
         "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     )
@@ -133,10 +131,13 @@ def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record th
     return read_standing(spark, run)
 
 
-def _fill(appender: _RangeAppender, ranges: Ranges, met: Place) -> list[Place]:
-    """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first."""
+def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> list[Place]:
+    """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first.
+
+    Raises as `carry_out`.
+    """
     places: list[Place] = []
-    waiting, known = [ranges], met if _is_in(met, ranges) else None
+    waiting, known = [ranges], met if met is not None and _is_in(met, ranges) else None
     while waiting:
         spans = waiting.pop()
         place, known = known or _append(appender, spans), None
@@ -156,7 +157,7 @@ def _is_in(place: Place, ranges: Ranges) -> bool:
     return start <= place.offset < end
 
 
-def _append(appender: _RangeAppender, ranges: Ranges) -> Place | None:
+def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:
     """Append ranges with Spark; or append nothing, and return the record that Spark failed on."""
     try:
         appender.append(ranges)
@@ -165,19 +166,6 @@ def _append(appender: _RangeAppender, ranges: Ranges) -> Place | None:
             raise
         return place
     return None
-
-
-def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
-    named: dict[str, list[int]] = {}
-    bounds_of: tuple[Offsets, Offsets] = ({}, {})
-    for (name, partition), span in ranges.items():
-        named.setdefault(name, []).append(partition)
-        for offsets, offset in zip(bounds_of, span, strict=True):
-            offsets.setdefault(name, {})[str(partition)] = offset
-    options = reader_options(kafka, bounds_of[0])
-    for other in ("subscribe", "maxOffsetsPerTrigger"):
-        options.pop(other, None)
-    return {**options, "assign": json.dumps(named), "endingOffsets": json.dumps(bounds_of[1])}
 
 
 def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:

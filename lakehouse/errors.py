@@ -99,7 +99,17 @@ class BreakerOpenError(TidemarkError):
 
 
 class SourceError(TidemarkError):
-    """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets."""
+    """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets.
+
+    `topics` are the topics that cannot be read while others may be; empty if the cause is another.
+    """
+
+    topics: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, and what was observed."""
+        return f"{self.what} {self.observed or ''}".strip()
 
 
 class RegistryError(TidemarkError):
@@ -112,6 +122,17 @@ class TopicRecreatedError(SourceError):
 
 class OffsetsExpiredError(SourceError):
     """Kafka no longer has the records to be read next. Earlier commits stay."""
+
+
+class BatchCorruptError(SourceError):
+    """A batch of a topic's log cannot be decoded, mostly by its checksum. Earlier commits stay."""
+
+    lost: tuple[tuple[int, int, int], ...] = ()
+    """The batch as (partition, first offset, last offset), both ends inclusive; empty if it is not known exactly."""
+
+
+class TopicsSkippedError(SourceError):
+    """Topics that cannot be read were skipped, as the config says. The others were read, decided and published."""
 
 
 class ContractError(TidemarkError):

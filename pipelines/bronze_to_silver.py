@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
 from bronze.progress import topic_registry
-from lakehouse.contracts.bronze import TOPICS, of_last_incarnations, plain_topic
+from lakehouse.contracts.bronze import TOPICS, UNREADABLE, of_last_incarnations, plain_topic
 from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
@@ -132,8 +132,8 @@ def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
     """The topics that Bronze has ever read and the config does not name."""
-    known = small_tables.read(spark, run.table(BRONZE_TOPICS), ("topic",), contract=TOPICS)
-    return sorted({row["topic"] for row in known} - set(settings.kafka.topics))
+    known = small_tables.read(spark, run.table(BRONZE_TOPICS), ("topic", "cause"), contract=TOPICS)
+    return sorted({row["topic"] for row in known if row["cause"] != UNREADABLE} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
-from lakehouse.errors import TableMissingError, UsageError
+from lakehouse.errors import TableMissingError, TopicsSkippedError, UsageError
 from lakehouse.run.lock import require_no_run
 from lakehouse.spark import progress
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
@@ -51,6 +51,7 @@ _PATIENCE_SECONDS = 60
 def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """Run the pipeline once: all stages, or one of bronze, silver, gate and gold.
 
+    Topics that cannot be read are skipped if `kafka.on_unreadable_topic` says so: then the last stage is followed by an error.
     Its events are run.started, <stage>.started, <stage>.finished, each stage's own, and in a long stage <stage>.working.
 
     Returns:
@@ -58,6 +59,7 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
 
     Raises:
         ConfigError: The config is wrong, see `pipelines.preflight`. Nothing was started.
+        TopicsSkippedError: Topics were skipped; all stages finished for the others.
         TidemarkError: A stage failed; see the stages. What earlier stages committed stays.
     """
     if stage is not None and stage not in _STAGES:
@@ -74,9 +76,24 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
                 done = _STAGES[name](job.spark, run, job.settings)
             report.event(f"{name}.finished", **done)
             result[name] = done
+    _require_none_skipped(job.settings, result["bronze"])
     result["seconds"] = round(time.monotonic() - started, 3)
     report.event("run.finished", seconds=result["seconds"])
     return result
+
+
+def _require_none_skipped(settings: Settings, bronze: Any) -> None:
+    """Raise if Bronze, by its result or None, skipped topics."""
+    if bronze and (skipped := bronze["skipped"]):
+        error = TopicsSkippedError(
+            "Topics that cannot be read were skipped; what Bronze has of them, and the other topics, went on as usual.",
+            where=f"topic {', '.join(each['topic'] for each in skipped)} at {settings.kafka.bootstrap_servers}",
+            observed="; ".join(f"{each['topic']}: {each['reason']}" for each in skipped),
+            expected="topics that can all be read",
+            next_step="The events bronze.topic_failed say what to do for each. Later runs read a topic as soon as they can.",
+        )
+        error.topics = tuple(each["topic"] for each in skipped)
+        raise error
 
 
 def plan(job: Job) -> dict[str, object]:

@@ -13,6 +13,7 @@ own_packages.find_own()
 from lakehouse import __version__  # noqa: E402 -- our packages cannot be found before
 from lakehouse.errors import (  # noqa: E402 -- as above
     AnotherWriterError,
+    BatchCorruptError,
     BreakerOpenError,
     ClaimStuckError,
     ConfigError,
@@ -30,6 +31,7 @@ from lakehouse.errors import (  # noqa: E402 -- as above
     TidemarkError,
     ToolError,
     TopicRecreatedError,
+    TopicsSkippedError,
     UndoneError,
     UsageError,
 )
@@ -50,6 +52,7 @@ from tidemark.own_packages import ForeignPackageError  # noqa: E402 -- as above
 
 __all__ = [
     "AnotherWriterError",
+    "BatchCorruptError",
     "BreakerOpenError",
     "ClaimStuckError",
     "ConfigError",
@@ -75,6 +78,7 @@ __all__ = [
     "TidemarkError",
     "ToolError",
     "TopicRecreatedError",
+    "TopicsSkippedError",
     "UndoneError",
     "UsageError",
     "Verification",

@@ -59,6 +59,14 @@ class Counts(Answer):
     replay: Annotated[int, "Read from Kafka more than once: a copy of a record that is counted under its own class."]
 
 
+class SkippedTopic(Answer):
+    """A topic that a run could not read, and skipped because `kafka.on_unreadable_topic` is skip."""
+
+    topic: Annotated[str, "Kafka topic."]
+    reason: Annotated[str, "Why it cannot be read."]
+    since: Annotated[datetime | None, "When a run first skipped it; None in the result of a run."] = None
+
+
 class BronzeResult(Answer):
     """What Bronze did in a run."""
 
@@ -66,6 +74,7 @@ class BronzeResult(Answer):
     batches: Annotated[int, "Micro-batches with records."]
     from_version: Annotated[int, "The table's Delta version before."]
     to_version: Annotated[int, "Its version after; the same if there was nothing new."]
+    skipped: Annotated[tuple[SkippedTopic, ...], "Topics that were skipped; such a run raises `TopicsSkippedError`."] = ()
     seconds: Annotated[float, "Duration."]
 
 
@@ -311,6 +320,7 @@ class Status(Answer):
     kept_aside: Annotated[tuple[KeptAside, ...], "What expectations kept out of Gold."]
     gate: Annotated[GateRun | None, "The last gate run; None before the first."]
     published: Annotated[Published | None, "The last published load; None before the first."]
+    skipped_topics: Annotated[tuple[SkippedTopic, ...], "Topics that the last run could not read, and skipped."] = ()
     lag: Annotated[tuple[Lag, ...] | None, "How far Silver is behind; None if Kafka was not asked or did not answer."] = None
     lag_unknown: Annotated[str | None, "Why Kafka could not be asked, or None."] = None
     topics_not_found: Annotated[tuple[str, ...], "Topics of the config that Kafka does not have, or that may not be seen."] = ()

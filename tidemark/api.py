@@ -53,6 +53,7 @@ def run(
         GateFailedError: A critical expectation was not met; Gold is unchanged.
         AnotherWriterError: Another run is writing.
         BreakerOpenError: The load looks wrong as a whole; nothing of it was written.
+        TopicsSkippedError: Topics that cannot be read were skipped; the others were published.
         SourceError: Kafka cannot be read.
         TidemarkError: A stage failed; what earlier stages committed stays, and the next run goes on.
     """
@@ -91,8 +92,8 @@ def status(
         from tidemark.readers import status as reading
         from tidemark.readers.lag import with_lag
 
-        found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=most)
-        return made(Status, with_lag(found, settings.kafka) if lag else found)
+        found = reading.status(settings.pipeline, Lakehouse.of(settings), topics=settings.kafka.topics, most_streams=most)
+        return made(Status, with_lag(found, settings) if lag else found)
 
 
 def why(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakehouse.errors import AnotherWriterError, OffsetsExpiredError, SourceError, TopicRecreatedError
+from lakehouse.errors import AnotherWriterError, BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 from lakehouse.run.reporting import scrubber
 from lakehouse.settings.secrets import secret_texts
 from lakehouse.spark.storage_errors import whole_text
@@ -34,6 +34,14 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+class Corrupt(NamedTuple):
+    """A batch that cannot be decoded; `offset` is its first one, or None if Kafka's client does not say it."""
+
+    topic: str
+    partition: int
+    offset: int | None
 
 
 _MALFORMED = r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value -?\d+"
@@ -67,6 +75,20 @@ EXPIRED = _failure(
     "`tidemark topic accept TOPIC --reason ...`.",
     OffsetsExpiredError,
 )
+_PLACE = r"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
+_WRONG_CHECKSUM = rf"Record batch for partition {_PLACE} at offset (?P<offset>\d+) is invalid"
+_NOT_DECODED = (
+    rf"Encountered corrupt message when fetching offset \d+ for topic-partition {_PLACE}",
+    rf"Received exception when fetching the next record from {_PLACE}",  # also around a wrong checksum
+)
+CORRUPT = _failure(
+    f"(?P<shown>{_WRONG_CHECKSUM}[^\n]*)",
+    "A batch of the log is corrupt.",
+    "batches with the checksum that they were written with",
+    "Another replica may have it whole: let that one lead, and run again. To go on without the batch, and have that kept in "
+    "the ledger: `tidemark topic accept TOPIC --reason ...`.",
+    BatchCorruptError,
+)
 UNLIKE_PARTITIONS = _failure(
     r"Specified: [^\n]*Assigned: [^\n]*",
     "kafka.starting_offsets does not name every partition, or one too many.",
@@ -74,28 +96,33 @@ UNLIKE_PARTITIONS = _failure(
     "Name them all; -2 is a partition's earliest offset, -1 its latest.",
 )
 
+MISSING = _failure(
+    r"UnknownTopicOrPartitionException[^\n]*",
+    "A topic does not exist.",
+    "every topic of kafka.topics on this cluster",
+    "Correct kafka.topics, or create the topic; where rights are narrow, a topic that may not be seen looks the same.",
+)
+NO_RIGHT = _failure(
+    r"(Topic|Group|Cluster)AuthorizationException[^\n]*|Not authorized to access [^\n]*",
+    "Kafka does not let us read.",
+    "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
+    "Have the rights granted, or set group.id under kafka.properties to a group that may be used.",
+)
+
 _KINDS = (
-    _failure(
-        r"UnknownTopicOrPartitionException[^\n]*",
-        "A topic does not exist.",
-        "every topic of kafka.topics on this cluster",
-        "Correct kafka.topics, or create the topic; where rights are narrow, a topic that may not be seen looks the same.",
-    ),
+    MISSING,
     _failure(
         r"(Sasl|Ssl)AuthenticationException[^\n]*|SSLHandshakeException[^\n]*",
         "Kafka does not accept who we are.",
         "a successful authentication",
         "Check security.protocol, sasl.*, ssl.* and the secrets under kafka.properties.",
     ),
-    _failure(
-        r"(Topic|Group|Cluster)AuthorizationException[^\n]*|Not authorized to access [^\n]*",
-        "Kafka does not let us read.",
-        "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
-        "Have the rights granted, or set group.id under kafka.properties to a group that may be used.",
-    ),
+    NO_RIGHT,
     WENT_BACK,
     GONE,
     EXPIRED,
+    CORRUPT,
+    *(CORRUPT._replace(sign=re.compile(f"(?P<shown>{sign})")) for sign in _NOT_DECODED),
     _failure(
         f"(?P<shown>{_MALFORMED})",
         "A record's timestamp is so far from today that Spark cannot hold it, and the record cannot be read past Spark.",
@@ -126,6 +153,8 @@ _KINDS = (
         "(advertised.listeners) can be reached from here.",
     ),
 )
+_OF_TOPICS = (NO_RIGHT, WENT_BACK, GONE, EXPIRED, *(kind for kind in _KINDS if kind.error is BatchCorruptError))
+"""Failures of single topics; their texts name these."""
 
 _ANOTHER_QUERY = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using|is already active"
@@ -150,7 +179,14 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
     text = whole_text(error)
     if _ANOTHER_QUERY.search(text):
         return another_reader(checkpoint)
-    return refusal(*_kind(text), kafka, checkpoint)
+    kind, observed = _kind(text)
+    refused = refusal(kind, observed, kafka, checkpoint)
+    if kind in _OF_TOPICS:
+        named = r"[\[,] ?{}[\],]" if kind is NO_RIGHT else r"(?<![\w.-]){}-\d+(?![\w-]|\.\w)"  # a list, or a partition
+        refused.topics = tuple(name for name in kafka.topics if re.search(named.format(re.escape(name)), observed))
+    if not refused.topics and len(kafka.topics) == 1 and (kind is MISSING or "TopicAuthorization" in observed):
+        refused.topics = kafka.topics  # the text may not name it
+    return refused
 
 
 def refusal(kind: _Failure, observed: str, kafka: Kafka, checkpoint: str) -> SourceError:
@@ -178,6 +214,15 @@ def malformed_timestamp(error: Exception) -> Place | None:
     """Return the record whose timestamp Spark cannot hold, or None if the read failed for another reason."""
     found = re.search(_MALFORMED, whole_text(error))
     return Place(found[1], int(found[2]), int(found[3])) if found else None
+
+
+def corrupt_batch(error: Exception) -> Corrupt | None:
+    """Return the batch that a read failed on because it cannot be decoded, or None if the read failed for another reason."""
+    text = whole_text(error)
+    if found := re.search(_WRONG_CHECKSUM, text):
+        return Corrupt(found["topic"], int(found["partition"]), int(found["offset"]))
+    found = next((found for sign in _NOT_DECODED if (found := re.search(sign, text))), None)
+    return Corrupt(found["topic"], int(found["partition"]), None) if found else None
 
 
 def _secrets(kafka: Kafka) -> set[str]:

@@ -1,4 +1,7 @@
-"""Topic metadata from the brokers, without Spark: ids, partitions, and the offsets that Kafka holds."""
+"""Topic metadata from the brokers: ids, partitions, and the offsets that Kafka holds.
+
+librdkafka asks them, without Spark. Where it lacks the login, the Java client of a session does: `bronze.kafka.java_client`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from lakehouse.escape import printable, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyspark.sql import SparkSession
+
+    from bronze.kafka.java_client import JavaClient
     from lakehouse.settings.pipeline import Kafka
 
 EARLIEST, LATEST = -2, -1
@@ -33,7 +39,7 @@ _AROUND_REASON = re.compile(r"^\w+://[^ ]*: | \(after .*\)$", re.DOTALL)
 _LONGEST_REASON = 300
 _SECONDS = 10
 _ATTEMPTS = 3
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without ids (before Kafka 2.8) gives to every topic."""
 
 _SAME_NAME = {
@@ -62,6 +68,10 @@ class LookError(Exception):
     """The brokers cannot be asked or read. Of the configuration, the text names the brokers alone."""
 
 
+class LoginError(LookError):
+    """librdkafka lacks this login, which the Java client may have."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """A topic as the brokers describe it; `topic_id` is None if they have no ids."""
@@ -71,7 +81,7 @@ class Seen:
 
 
 def client_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate a Java client's connection properties to librdkafka's; raise a `LookError` for one without a counterpart.
+    """Translate a Java client's connection properties to librdkafka's; raise a `LoginError` for one without a counterpart.
 
     >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
     {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
@@ -91,28 +101,16 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
         elif name in ("ssl.truststore.location", "ssl.keystore.location"):
             config.update(_store(name, value, properties.get(name.replace("location", "type"), "JKS").upper()))
         elif not name.startswith("client."):
-            raise LookError(f"librdkafka has no {name}")
+            raise LoginError(f"librdkafka has no {name}")
     return config
 
 
-def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
-    """Describe topics, except missing or hidden ones: reading them gives the better error. Raises a `LookError`."""
-    found: dict[str, Seen] = {}
-    admin = client(kafka)
-    described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
-    for topic, asked in described.items():
-        try:
-            description = asked.result(2 * _SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-                continue
-            raise LookError(_why(kafka, admin, error)) from None
-        except TimeoutError as error:
-            raise LookError(_why(kafka, admin, error)) from None
-        topic_id = str(description.topic_id)
-        partitions = tuple(sorted(each.id for each in description.partitions))
-        found[topic] = Seen(None if topic_id in ("", "None", _NO_ID) else topic_id, partitions)
-    return found
+def describe_topics(kafka: Kafka, topics: Iterable[str], spark: SparkSession | None = None) -> dict[str, Seen]:
+    """Describe topics, except missing or hidden ones: reading them gives the better error.
+
+    Without a session, raises a `LoginError` if librdkafka lacks the login. Raises a `LookError` if no broker can be asked.
+    """
+    return _client(kafka, spark).describe(list(topics))
 
 
 def topic_names(kafka: Kafka) -> list[str]:
@@ -121,27 +119,33 @@ def topic_names(kafka: Kafka) -> list[str]:
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
     except KafkaException as error:
-        raise LookError(_why(kafka, admin, error)) from None
+        raise LookError(admin.why(error)) from None
     return sorted(name for name in found if not name.startswith("__"))
 
 
-def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed: bool = False) -> dict[int, tuple[int, int]]:
+def bounds(
+    kafka: Kafka,
+    topic: str,
+    partitions: Iterable[int],
+    spark: SparkSession | None = None,
+    *,
+    is_committed: bool = False,
+) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 
-    With `is_committed` a partition ends before a transaction that is still open. Raises a `LookError`.
+    With `is_committed` a partition ends before a transaction that is still open. Raises as `describe_topics`.
     """
-    places = [TopicPartition(topic, each) for each in partitions]
-    isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
-    earliest, latest = _listed(kafka, places, _FIRST, isolation), _listed(kafka, places, _END, isolation)
+    admin, named = _client(kafka, spark), list(partitions)
+    earliest, latest = (admin.offsets(topic, named, at, is_committed=is_committed) for at in (EARLIEST, LATEST))
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
 
 
-def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the last stable offset of each partition, where a committed read ends. Raises as `bounds`."""
-    return _listed(kafka, [TopicPartition(topic, each) for each in partitions], _END, IsolationLevel.READ_COMMITTED)
+def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int], spark: SparkSession | None = None) -> dict[int, int]:
+    """Return the last stable offset of each partition, where a committed read ends. Raises as `describe_topics`."""
+    return _client(kafka, spark).offsets(topic, list(partitions), LATEST, is_committed=True)
 
 
-def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]], spark: SparkSession | None = None) -> dict[int, int]:
     """Return where the settings start each partition of a topic, in offsets that Kafka has. `spans` are its `bounds`.
 
     A time starts at the first record with that timestamp or a later one, or at the end if there is none. Raises as `bounds`.
@@ -149,8 +153,7 @@ def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]]) -> di
     start = kafka.start_of(topic)
     given = {each: named_offset(start, str(each)) for each in spans}
     if isinstance(start, str) and start not in WORDS:  # the answer is -1 where no record is so late
-        since = OffsetSpec.for_timestamp(milliseconds(start))
-        given = _listed(kafka, [TopicPartition(topic, each) for each in spans], since, IsolationLevel.READ_COMMITTED)
+        given = _client(kafka, spark).offsets(topic, list(spans), milliseconds(start), is_committed=True)
     return {each: {EARLIEST: first, LATEST: end}.get(given[each], given[each]) for each, (first, end) in spans.items()}
 
 
@@ -168,31 +171,12 @@ def milliseconds(time: str) -> int:
     return -((_EPOCH - datetime.fromisoformat(time)) // _MILLISECOND)
 
 
-def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
-    admin, why = client(kafka), ""
-    for _ in range(_ATTEMPTS):  # the leader may just have moved
-        try:
-            listed = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_SECONDS)
-            return {place.partition: asked.result(2 * _SECONDS).offset for place, asked in listed.items()}
-        except (KafkaException, TimeoutError) as error:
-            why = _why(kafka, admin, error)
-    raise LookError(why)
-
-
-def _why(kafka: Kafka, admin: Client, error: KafkaException | TimeoutError) -> str:
-    if isinstance(error, TimeoutError) or error.args[0].code() in _NO_ANSWER:
-        admin.poll(0)  # here it calls back
-        no_answer = f"no broker answered at {kafka.bootstrap_servers} within {_SECONDS} s"
-        return f"{no_answer}: {admin.refusals[-1]}" if admin.refusals else no_answer
-    name: str = error.args[0].name()
-    return name
-
-
 class Client(AdminClient):
-    """An admin client that keeps why its connections were refused, without values of the configuration."""
+    """librdkafka's admin client. It keeps why its connections were refused, without values of the configuration."""
 
     def __init__(self, config: dict[str, str | int], logger: logging.Logger) -> None:
         self.refusals = refusals = list[str]()
+        self._servers = config["bootstrap.servers"]
 
         def keep(error: KafkaError) -> None:
             if error.code() in _REFUSALS:
@@ -201,22 +185,72 @@ class Client(AdminClient):
 
         super().__init__({**config, "error_cb": keep}, logger=logger)  # type: ignore[dict-item]  # its stubs know no callbacks
 
+    def describe(self, topics: list[str]) -> dict[str, Seen]:
+        """Describe the topics that are there and may be seen."""
+        found: dict[str, Seen] = {}
+        for topic, asked in self.describe_topics(TopicCollection(topics), request_timeout=_SECONDS).items():
+            try:
+                description = asked.result(2 * _SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+                    continue
+                raise LookError(self.why(error)) from None
+            except TimeoutError as error:
+                raise LookError(self.why(error)) from None
+            topic_id = str(description.topic_id)
+            partitions = tuple(sorted(each.id for each in description.partitions))
+            found[topic] = Seen(None if topic_id in ("", "None", NO_ID) else topic_id, partitions)
+        return found
+
+    def offsets(self, topic: str, partitions: list[int], at: int, *, is_committed: bool) -> dict[int, int]:
+        """Return each partition's offset at `EARLIEST`, `LATEST`, or a time in milliseconds: -1 if no record is so late."""
+        spec = {EARLIEST: _FIRST, LATEST: _END}.get(at) or OffsetSpec.for_timestamp(at)
+        asked = dict.fromkeys((TopicPartition(topic, each) for each in partitions), spec)
+        isolation, why = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED, ""
+        for _ in range(_ATTEMPTS):  # the leader may just have moved
+            try:
+                listed = self.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)
+                return {place.partition: answer.result(2 * _SECONDS).offset for place, answer in listed.items()}
+            except (KafkaException, TimeoutError) as error:
+                why = self.why(error)
+        raise LookError(why)
+
+    def why(self, error: KafkaException | TimeoutError) -> str:
+        """Say why the brokers could not be asked."""
+        if isinstance(error, TimeoutError) or error.args[0].code() in _NO_ANSWER:
+            self.poll(0)  # here it calls back
+            no_answer = f"no broker answered at {self._servers} within {_SECONDS} s"
+            return f"{no_answer}: {self.refusals[-1]}" if self.refusals else no_answer
+        name: str = error.args[0].name()
+        return name
+
 
 def client(kafka: Kafka) -> Client:
-    """Create an admin client. Keep a reference: garbage-collected too early, it never answers. Raises a `LookError`."""
+    """Create an admin client. Keep a reference: garbage-collected too early, it never answers. Raises a `LoginError`."""
     quiet = logging.getLogger("tidemark.kafka.look")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:
         return Client({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
     except KafkaException as error:
-        raise LookError(error.args[0].name()) from None  # its text may repeat a value
+        raise LoginError(error.args[0].name()) from None  # its text may repeat a value
+
+
+def _client(kafka: Kafka, spark: SparkSession | None) -> Client | JavaClient:
+    try:
+        return client(kafka)
+    except LoginError as error:
+        if spark is None:
+            raise
+        from bronze.kafka.java_client import JavaClient  # imports pyspark
+
+        return JavaClient(kafka, spark, str(error))
 
 
 def _login_properties(jaas: str) -> dict[str, str]:
     found = _LOGIN.fullmatch(jaas)
     options = {name: double or single or bare for name, double, single, bare in _OPTION.findall(found[1])} if found else {}
     if not {"username", "password"} <= options.keys():
-        raise LookError("librdkafka has no such login as sasl.jaas.config names")
+        raise LoginError("librdkafka has no such login as sasl.jaas.config names")
     return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", options[name]) for name in ("username", "password")}
 
 
@@ -226,4 +260,4 @@ def _store(name: str, file: str, kind: str) -> dict[str, str]:
         return dict.fromkeys(named, file)
     if kind == "PKCS12" and name == "ssl.keystore.location":
         return {name: file}
-    raise LookError(f"librdkafka cannot read a {kind} file as {name}")
+    raise LoginError(f"librdkafka cannot read a {kind} file as {name}")

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakehouse.settings.pipeline import Kafka
 
     Offsets = dict[str, dict[str, int]]
     """Topic to partition to offset; -2 is a partition's earliest, -1 its latest."""
+    Ranges = Mapping[tuple[str, int], tuple[int, int]]
+    """(topic, partition) to the first offset and the one after the last."""
 
 _CONNECT_SECONDS = 5.0
 
@@ -29,13 +33,18 @@ _DEFAULTS = {
 """Client properties that the settings may override."""
 
 
-def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
-    """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
+def java_properties(kafka: Kafka) -> dict[str, str]:
+    """Return the properties of a Java client that reads as Spark does, with secrets in plain text."""
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
     if _REQUEST_TIMEOUT in kafka.properties and _API_TIMEOUT not in kafka.properties:
         del client[_API_TIMEOUT]  # it must not be less than the request timeout, or the client refuses both
+    return client
+
+
+def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
+    """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
     options = {
-        **{f"kafka.{name}": value for name, value in client.items()},
+        **{f"kafka.{name}": value for name, value in java_properties(kafka).items()},
         "subscribe": ",".join(kafka.topics),
         "startingOffsets": start if isinstance(start, str) else json.dumps(start),
         "includeHeaders": "true",
@@ -44,6 +53,20 @@ def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str,
     if kafka.max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(kafka.max_offsets_per_trigger)
     return options
+
+
+def range_options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
+    """Return the options of a batch read of offset ranges, with secrets in plain text."""
+    named: dict[str, list[int]] = {}
+    bounds_of: tuple[Offsets, Offsets] = ({}, {})
+    for (name, partition), span in ranges.items():
+        named.setdefault(name, []).append(partition)
+        for offsets, offset in zip(bounds_of, span, strict=True):
+            offsets.setdefault(name, {})[str(partition)] = offset
+    options = reader_options(kafka, bounds_of[0])
+    for other in ("subscribe", "maxOffsetsPerTrigger"):
+        options.pop(other, None)
+    return {**options, "assign": json.dumps(named), "endingOffsets": json.dumps(bounds_of[1])}
 
 
 def require_reachable(bootstrap_servers: str) -> None:

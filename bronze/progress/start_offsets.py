@@ -54,7 +54,7 @@ def starts(
     known, is_unread = standing.topics, standing.is_new and not standing.checkpoint.is_begun
     new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
     old = [known[name] for name in kafka.topics if name not in new and known[name].starts is None]
-    found = _by_settings(spark, run, _restrict_to_topics(kafka, new), standing, seen) if new else {}
+    found = _by_settings(spark, run, restrict_to_topics(kafka, new), standing, seen) if new else {}
     return found | (_by_checkpoint(spark, run, standing, old) if old else {})
 
 
@@ -74,7 +74,7 @@ def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: It
     """Leave out partitions that have records in Bronze: a checkpoint's end there would skip what a RESTORE takes back."""
     reached = checkpoints.reached(spark, run, standing)
     own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
-    held = _held(spark, run.table(BRONZE_RECORDS)) if own else {}
+    held = _held(spark, run.table(BRONZE_RECORDS), [topic.stored_as for topic in own]) if own else {}
     return {
         topic.name: {int(each): at for each, at in reached[topic.name].items() if each not in held.get(topic.stored_as, {})}
         for topic in own
@@ -113,7 +113,8 @@ def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
     """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`."""
-    held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS))
+    names = [standing.topics[name].stored_as if name in standing.topics else name for name in assigned]
+    held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS), names)
     # An earlier checkpoint may have read further than Bronze has records: up to a transaction's marker, for example.
     reached = checkpoints.reached(spark, run, standing)
     given = {name: kafka.start_of(name) for name in kafka.topics}
@@ -169,7 +170,7 @@ def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
     """Return every partition of the topics with its latest offset, or -1 for it: Spark requires an offset for each."""
     if not is_remote():
         with suppress(LookError):
-            seen = describe_topics(kafka, kafka.topics)
+            seen = describe_topics(kafka, kafka.topics, spark)
             if all(name in seen for name in kafka.topics):
                 return {name: dict.fromkeys(map(str, seen[name].partitions), LATEST) for name in kafka.topics}
     return _at_spark(spark, run, kafka.model_copy(update={"starting_offsets": "latest"}))
@@ -182,18 +183,19 @@ def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, See
             named = [f"{name} has the partitions {', '.join(map(str, seen[name].partitions))}" for name in unlike]
             raise refusal(UNLIKE_PARTITIONS, "; ".join(named), kafka, "")
         with suppress(LookError):
-            return {name: _at_brokers(kafka, name, seen[name]) for name in kafka.topics}
+            return {name: _at_brokers(spark, kafka, name, seen[name]) for name in kafka.topics}
     found: Offsets = {}
     by_start: dict[str, list[str]] = {}  # one query starts all its topics by the same word, the same time, or by offsets
     for name in kafka.topics:
         start = kafka.start_of(name)
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
     for names in by_start.values():
-        found |= _at_spark(spark, run, _restrict_to_topics(kafka, tuple(names)))
+        found |= _at_spark(spark, run, restrict_to_topics(kafka, tuple(names)))
     return found
 
 
-def _restrict_to_topics(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
+def restrict_to_topics(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
+    """Return the settings with these topics only."""
     start = kafka.starting_offsets
     own = {name: start[name] for name in topics} if isinstance(start, dict) else start
     return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
@@ -203,9 +205,9 @@ def _names_all(start: str | Mapping[str, int], seen: Seen) -> bool:
     return isinstance(start, str) or start.keys() == {str(each) for each in seen.partitions}
 
 
-def _at_brokers(kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
-    spans = bounds(kafka, name, seen.partitions, is_committed=True)
-    return {str(each): offset for each, offset in metadata.starts(kafka, name, spans).items()}
+def _at_brokers(spark: SparkSession, kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
+    spans = bounds(kafka, name, seen.partitions, spark, is_committed=True)
+    return {str(each): offset for each, offset in metadata.starts(kafka, name, spans, spark).items()}
 
 
 def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
@@ -228,8 +230,9 @@ def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
     return checkpoints.beginning(spark, folder)
 
 
-def _held(spark: SparkSession, bronze: Table) -> Offsets:
-    rows = spark.read.table(bronze.sql).groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
+def _held(spark: SparkSession, bronze: Table, topics: list[str]) -> Offsets:
+    records = spark.read.table(bronze.sql).where(F.col("topic").isin(topics))
+    rows = records.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
     held: Offsets = {}
     for row in rows:
         held.setdefault(row["topic"], {})[str(row["partition"])] = row["offset"]

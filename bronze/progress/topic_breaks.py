@@ -1,4 +1,4 @@
-"""Breaks of a topic: it was recreated, or Kafka lost the records to be read next. An operator accepts them."""
+"""Breaks of a topic: it was recreated, or the records to be read next are lost or corrupt. An operator accepts them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bronze.kafka import metadata
+from bronze.kafka.errors import CORRUPT as CORRUPT_BATCH
 from bronze.kafka.errors import EXPIRED as EXPIRED_OFFSETS
-from bronze.kafka.errors import GONE, WENT_BACK, refusal
+from bronze.kafka.errors import GONE, WENT_BACK, corrupt_batch, refusal
 from bronze.kafka.metadata import LookError
-from bronze.progress import checkpoint, start_offsets
-from lakehouse.contracts.bronze import EXPIRED, RECREATED, LostRange
-from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError
+from bronze.progress import checkpoint, corrupt_batches, start_offsets
+from lakehouse.contracts.bronze import CORRUPT, EXPIRED, RECREATED, LostRange
+from lakehouse.errors import BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -35,13 +36,17 @@ NUMBERINGS = (
 
 @dataclass(frozen=True)
 class Break:
-    """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired."""
+    """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired or are corrupt.
+
+    `whole` has what can be read before each corrupt batch: a partition, its next offset, and the one after the last.
+    """
 
     topic: Topic
     cause: str
     topic_id: str | None
     lost: tuple[LostRange, ...] = ()
     starts: Mapping[int, int] | None = None
+    whole: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def is_cut(self) -> bool:
@@ -53,34 +58,71 @@ class Break:
         """The break in words."""
         if self.is_cut:
             return "The topic is the same one, but its log lost its end: records that Bronze has read."
-        is_recreated = self.cause == RECREATED
-        return "The topic was deleted and recreated." if is_recreated else "Kafka lost records before they were read."
+        return {
+            RECREATED: "The topic was deleted and recreated.",
+            EXPIRED: "Kafka lost records before they were read.",
+            CORRUPT: "Batches of the topic's log are corrupt.",
+        }[self.cause]
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
     """Raise a `TopicRecreatedError` unless each topic has the Kafka id that was read before. `where` names the brokers."""
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
-        raise TopicRecreatedError(
+        error = TopicRecreatedError(
             "A topic was deleted and created anew. Nothing was read: its records would be taken for those that are known.",
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
             next_step=f"{_accept(others, '--same-numbering ')}. {NUMBERINGS}",
         )
+        raise _about(others, error)
 
 
 def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
     """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
-    topic, seen = standing.topics[name], metadata.describe_topics(kafka, [name]).get(name)
-    if seen is None:
-        raise LookError("the topic is not there")
-    bounds = metadata.bounds(kafka, name, seen.partitions)
+    topic, seen = standing.topics[name], _seen(spark, kafka, name)
+    bounds = metadata.bounds(kafka, name, seen.partitions, spark)
     begins = _next(spark, run, kafka, standing, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
         return Break(topic, RECREATED, seen.topic_id, starts={each: earliest for each, (earliest, _) in bounds.items()})
     lost = [LostRange(each, offset, bounds[each][0] - 1) for each, offset in begins.items() if bounds[each][0] > offset]
     return Break(topic, EXPIRED, seen.topic_id, tuple(sorted(lost))) if lost else None
+
+
+def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
+    """Return the break of a topic with corrupt batches, or None. Reads all that Bronze lacks of it; errors as `find`.
+
+    Raises:
+        SourceError: The topic cannot be read for another reason.
+    """
+    lost: list[LostRange] = []
+    whole: list[tuple[int, int, int]] = []
+    seen = _seen(spark, kafka, name)
+    for partition, (start, end) in sorted(_unread(spark, run, kafka, standing, (name, seen.partitions)).items()):
+        while start < end and (batch := corrupt_batches.first(spark, kafka, (name, partition), (start, end))):
+            lost.append(batch)
+            whole.append((partition, start, batch.first_offset))
+            start = batch.last_offset + 1  # noqa: PLW2901 -- the next one is sought behind it
+    return Break(standing.topics[name], CORRUPT, seen.topic_id, tuple(lost), whole=tuple(whole)) if lost else None
+
+
+def _seen(spark: SparkSession, kafka: Kafka, name: str) -> Seen:
+    seen = metadata.describe_topics(kafka, [name], spark).get(name)
+    if seen is None:
+        raise LookError("the topic is not there")
+    return seen
+
+
+def _unread(
+    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, places: tuple[str, Iterable[int]]
+) -> dict[int, tuple[int, int]]:
+    """Return the offsets of a topic's partitions that Kafka has and Bronze lacks, as the first and the one after the last."""
+    name, partitions = places
+    bounds = metadata.bounds(kafka, name, partitions, spark, is_committed=True)
+    ends = {str(each): end for each, (_, end) in bounds.items()}
+    following = start_offsets.next_offsets(spark, run, kafka, standing, {name: ends})[name]
+    return {each: (max(earliest, following[str(each)]), end) for each, (earliest, end) in bounds.items()}
 
 
 def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
@@ -92,22 +134,45 @@ def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standin
         OffsetsExpiredError: Kafka no longer has the next records.
         LookError: No broker can be asked.
     """
-    folder = standing.checkpoint.folder
     if left := sorted(set(standing.checkpoint.planned or ()) - set(kafka.topics)):
-        raise refusal(GONE, f"kafka.topics does not name {', '.join(left)}", kafka, folder)
+        raise refusal(GONE, f"kafka.topics does not name {', '.join(left)}", kafka, standing.checkpoint.folder)
+    require_unbroken(spark, run, kafka, standing)
+
+
+def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
+    """Raise if a topic has a break that the brokers show; errors as `require_whole`, but of topics alone."""
+    folder = standing.checkpoint.folder
     breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, standing, name)) is not None]
     if back := [each for each in breaks if each.cause == RECREATED]:
-        error = refusal(WENT_BACK, f"topic {', '.join(each.topic.name for each in back)}", kafka, folder)
-        raise _cut(error, back) if all(each.is_cut for each in back) else error
+        names = [each.topic.name for each in back]
+        error = refusal(WENT_BACK, f"topic {', '.join(names)}", kafka, folder)
+        raise _cut(error, back) if all(each.is_cut for each in back) else _about(names, error)
     if breaks:
         raise _exact(refusal(EXPIRED_OFFSETS, "", kafka, folder), breaks)
 
 
+def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> None:
+    """Raise a `BatchCorruptError` if the last micro-batch was planned and not finished, and has a batch that is corrupt."""
+    last = standing.checkpoint
+    if last.planned is None or max(last.offsets) in last.commits:
+        return
+    begins = checkpoint.ends(spark, last, standing.streamed) or checkpoint.beginning(spark, last.folder)
+    for name, partitions in last.planned.items():
+        for partition, end in partitions.items():
+            start = begins.get(name, {}).get(partition, end)
+            if start < end and (batch := corrupt_batches.first(spark, kafka, (name, int(partition)), (start, end))):
+                raise named_batch(refusal(CORRUPT_BATCH, "", kafka, last.folder), name, batch)
+
+
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
-    """Add what Kafka lost to the error of a read; return it unchanged if that cannot be determined."""
+    """Add what is lost or corrupt to the error of a read; return it unchanged if that cannot be determined."""
     try:
+        if (met := corrupt_batch(error)) is not None:
+            span = _unread(spark, run, kafka, standing, (met.topic, [met.partition]))[met.partition]
+            batch = corrupt_batches.first(spark, kafka, (met.topic, met.partition), span, met)
+            return error if batch is None else named_batch(error, met.topic, batch)
         breaks = [find(spark, run, kafka, standing, name) for name in kafka.topics if name in standing.topics]
-    except LookError as unknown:
+    except (LookError, SourceError) as unknown:
         run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
     if isinstance(error, TopicRecreatedError):
@@ -117,9 +182,28 @@ def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
     return _exact(error, expired) if expired else error
 
 
-def _cut(error: SourceError, cut: Iterable[Break]) -> TopicRecreatedError:
-    commands = _commands((each.topic.name for each in cut), "--same-numbering ")
-    return TopicRecreatedError(
+def named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorruptError:
+    """Return the error of a corrupt batch with its place."""
+    named = BatchCorruptError(
+        error.what,
+        where=error.where,
+        observed=f"{_range_text(topic, batch)}, cannot be decoded",
+        expected=error.expected,
+        next_step=(error.next_step or "").replace("TOPIC", topic),
+    )
+    named.topics, named.lost = (topic,), ((batch.partition, batch.first_offset, batch.last_offset),)
+    return named
+
+
+def _about(topics: Iterable[str], error: SourceError) -> SourceError:
+    error.topics = tuple(topics)
+    return error
+
+
+def _cut(error: SourceError, cut: Iterable[Break]) -> SourceError:
+    names = [each.topic.name for each in cut]
+    commands = _commands(names, "--same-numbering ")
+    recreated = TopicRecreatedError(
         "A topic's log lost its end, records that Bronze has read; the topic is the same one. Nothing was read: new records "
         "have offsets that are known.",
         where=error.where,
@@ -128,16 +212,19 @@ def _cut(error: SourceError, cut: Iterable[Break]) -> TopicRecreatedError:
         next_step=f"To go on with what there is: {commands}. What Silver holds of it is then a duplicate. With --new-numbering "
         "it would count as new.",
     )
+    return _about(names, recreated)
 
 
-def _exact(error: SourceError, expired: Iterable[Break]) -> SourceError:
-    return OffsetsExpiredError(
+def _exact(error: SourceError, expired: Sequence[Break]) -> SourceError:
+    names = [each.topic.name for each in expired]
+    lost = OffsetsExpiredError(
         error.what,
         where=error.where,
-        observed="; ".join(_lost_text(each.topic.name, lost) for each in expired for lost in each.lost),
+        observed="; ".join(f"{_range_text(each.topic.name, lost)}, are gone" for each in expired for lost in each.lost),
         expected=error.expected,
-        next_step=f"Lengthen retention.ms. {_accept(each.topic.name for each in expired)}",
+        next_step=f"Lengthen retention.ms. {_accept(names)}",
     )
+    return _about(names, lost)
 
 
 def _next(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, latest: Offsets) -> dict[int, int]:
@@ -155,9 +242,9 @@ def _differ(known: Topic, seen: Seen) -> bool:
     return known.topic_id is not None and seen.topic_id is not None and known.topic_id != seen.topic_id
 
 
-def _lost_text(topic: str, lost: LostRange) -> str:
+def _range_text(topic: str, lost: LostRange) -> str:
     count = lost.last_offset - lost.first_offset + 1
-    return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all, are gone"
+    return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all"
 
 
 def _accept(topics: Iterable[str], options: str = "") -> str:

@@ -1,4 +1,7 @@
-"""The table `bronze_topics`: a row when reading a topic starts, and one per accepted break. It survives a lost checkpoint."""
+"""The table `bronze_topics`: a row when reading a topic starts, per accepted break, and when a run begins to skip it.
+
+It survives a lost checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, EXPIRED, GROWN, RECREATED, SAME, TOPICS, plain_topic
+from lakehouse.contracts.bronze import BEGUN, GROWN, RECREATED, SAME, TOPICS, UNREADABLE, LostRange, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.bronze import LostRange
+    from lakehouse.errors import SourceError
     from lakehouse.run.context import Run
 
 
@@ -44,7 +47,8 @@ class Topic:
 
     `checkpoint` is the first that may continue it, `go_on_at` the offset after the last lost one. A partition that `starts`
     does not list started at 0, or Bronze had records of it when the row was written. None: the rows are of 0.2. `growth` is
-    the last one of the incarnation.
+    the last one of the incarnation. `skipped` is None unless the last run skipped the topic; it has the corrupt batch if that
+    was why.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Topic:
     go_on_at: Mapping[int, int]
     starts: Mapping[int, int] | None = None
     growth: Growth | None = None
+    skipped: tuple[LostRange, ...] | None = None
 
     @property
     def stored_as(self) -> str:
@@ -111,6 +116,10 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     {0: 5, 1: 5}
     >>> known([{**row, "lost": None, "starting_offsets": [{"partition": 0, "offset": 7}]}, {**row, "lost": None}])["t"].starts
     {0: 7}
+    >>> begun, again = ({**row, "known_since": at, "lost": None} for at in (1, 3))
+    >>> skipped = {**row, "known_since": 2, "cause": UNREADABLE, "lost": None}
+    >>> known([begun, skipped])["t"].skipped, known([begun, skipped, again])["t"].skipped
+    ((), None)
     """
     return {topic.name: topic for topic in _incarnations(rows)}
 
@@ -133,7 +142,12 @@ def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
     found: dict[tuple[str, int], Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
         name, incarnation = row["topic"], row["incarnation"]
-        before = found.get((name, incarnation)) or Topic(name, incarnation, None, row["checkpoint"], {})
+        known_topic = found.get((name, incarnation))
+        if row.get("cause") == UNREADABLE:
+            if known_topic:
+                found[name, incarnation] = replace(known_topic, skipped=_ranges(row["lost"]))
+            continue
+        before = known_topic or Topic(name, incarnation, None, row["checkpoint"], {})
         lost = {each["partition"]: each["last_offset"] + 1 for each in row["lost"] or ()}
         listed, starts, growth = row.get("starting_offsets"), before.starts, before.growth
         if listed is not None:
@@ -166,6 +180,20 @@ def _stored_as(name: str, incarnation: int) -> str:
     return f"{name}@{incarnation}" if incarnation > 1 else name
 
 
+def write_skipped(spark: SparkSession, run: Run, known: Mapping[str, Topic], errors: Mapping[str, SourceError]) -> None:
+    """Append a row for each topic that is skipped, unless the last run skipped it for the same reason. At most one commit."""
+    listed = small_tables.read(spark, run.table(BRONZE_TOPICS), ("topic", "cause", "reason", "known_since"))
+    last = {row["topic"]: row for row in sorted(listed, key=lambda row: row["known_since"])}
+    rows = []
+    for name, error in errors.items():
+        before = last.get(name, {"cause": None})
+        if before["cause"] != UNREADABLE or not before["reason"].startswith(error.what):  # what it observed may grow
+            row = _row(replace(known.get(name, Topic(name, 1, None, 1, {})), starts=None))
+            lost = [vars(LostRange(*each)) for each in getattr(error, "lost", ())] or None
+            rows.append({**row, "cause": UNREADABLE, "reason": error.reason, "lost": lost})
+    _append(spark, run, rows)
+
+
 def create(spark: SparkSession, run: Run) -> None:
     """Create the table."""
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
@@ -192,10 +220,14 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
     """Append the row that lets the next run continue a topic after a break, in one commit; return the topic from there on."""
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
     after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
-    lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None
+    lost = [vars(each) for each in acceptance.lost] or None
     names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
     _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
     return after
+
+
+def _ranges(lost: Iterable[Mapping[str, int]] | None) -> tuple[LostRange, ...]:
+    return tuple(LostRange(**each) for each in lost or ())
 
 
 def _row(topic: Topic) -> dict[str, object]:

@@ -72,14 +72,18 @@ BEGUN = "begun"
 RECREATED = "recreated"
 EXPIRED = "expired"
 GROWN = "grown"
-"""Causes of a row in `bronze_topics`: reading began, an operator accepted a break, or the records before a growth are read."""
+CORRUPT = "corrupt"
+UNREADABLE = "unreadable"
+"""Causes of a row in `bronze_topics`: reading began, an operator accepted a break, the records before a growth are read, or a
+run skipped the topic."""
 SAME = "same"
 NEW = "new"
 """Whether a new incarnation continues the numbering of the one before."""
 
 TOPICS = Contract(
     BRONZE_TOPICS,
-    "A topic from a moment on: when reading it began, and after each break that a person accepted. Its last row holds.",
+    "A topic from a moment on: when reading it began, after each break that a person accepted, and when it was first skipped. "
+    "Its last row holds.",
     (
         Column("topic", "string", "Kafka topic"),
         Column("incarnation", "int", "1, and one more each time that the topic was created anew and accepted"),
@@ -90,12 +94,13 @@ TOPICS = Contract(
             "cause",
             "string",
             "begun: read first, or again, or with more partitions; recreated: the topic is another one; expired: Kafka lost "
-            "records; grown: what was there when the senders knew the added partitions is read",
+            "records; corrupt: records cannot be decoded; unreadable: a run skipped it; grown: what was there when the senders "
+            "knew the added partitions is read",
         ),
-        Column("lost", LOST, "Of expired: the offsets that were never read, both ends inclusive; else null"),
+        Column("lost", LOST, "Of expired, corrupt and unreadable: offsets that were not read, both ends inclusive; else null"),
         Column("known_since", "timestamp", "When this was written, UTC"),
         Column("load_seq", "bigint", "The load of silver_loads that accepted it; null where nobody had to"),
-        Column("reason", "string", "Why it was accepted, in that person's words; else null"),
+        Column("reason", "string", "Why it was accepted, in that person's words; of unreadable, why it was; else null"),
         Column("accepted_by", "string", "Who accepted it; else null"),
         Column(
             "starting_offsets",
@@ -117,7 +122,7 @@ TOPICS = Contract(
 
 @dataclass(frozen=True, order=True)
 class LostRange:
-    """Offsets of a partition that Kafka lost before Bronze read them, both ends inclusive."""
+    """Offsets of a partition that Bronze goes on without, both ends inclusive: they expired, or cannot be decoded."""
 
     partition: int
     first_offset: int

@@ -115,6 +115,11 @@ class Kafka(Model):
     max_offsets_per_trigger: Whole | None = setting(
         1_000_000, "the most records that Bronze takes in one step; null for no limit", "1000000"
     )
+    on_unreadable_topic: Literal["fail", "skip"] = setting(
+        "fail",
+        "whether a topic that cannot be read stops a run, or is left out; the run then publishes the others and ends with 1",
+        "skip",
+    )
     commit_group: Text | None = setting(
         None,
         "a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",

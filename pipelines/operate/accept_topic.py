@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from bronze import timestamps
 from bronze.kafka.metadata import LookError
 from bronze.progress import position, topic_breaks
 from bronze.progress.topic_breaks import NUMBERINGS, Break
@@ -16,6 +17,7 @@ from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
 from lakehouse.errors import SourceError, UsageError
+from lakehouse.extract.sources import Sources
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines.operate import requests
@@ -45,14 +47,15 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
 ) -> dict[str, object]:
     """Find what broke a topic, write the acceptance to the ledger, and let Bronze read on.
 
-    The claim comes first, so the ledger always knows what Bronze goes on without. A repeat after a crash finds its load and
-    does the rest. The next run starts a new checkpoint after what Bronze holds. A recreated topic goes on as `name@2` from
-    its beginning, as a stream of its own. Its `numbering` is same or new, or a function that chooses; see docs/rule.md.
+    Records before a corrupt batch are appended to `bronze_records` first. Then the claim comes, so the ledger always knows
+    what Bronze goes on without. A repeat after a crash finds its load and does the rest. The next run starts a new checkpoint
+    after what Bronze holds. A recreated topic goes on as `name@2` from its beginning, as a stream of its own. Its `numbering`
+    is same or new, or a function that chooses; see docs/rule.md.
 
     Returns:
-        kind (accept); topic; cause: recreated, expired, or None if nothing is broken; stored_as, the topic's name in the
-        tables from now on; numbering: same, new, or None unless recreated; is_cut: whether it is the same topic, whose log
-        lost its end; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
+        kind (accept); topic; cause: recreated, expired, corrupt, or None if nothing is broken; stored_as, the topic's name in
+        the tables from now on; numbering: same, new, or None unless recreated; is_cut: whether it is the same topic, whose
+        log lost its end; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
 
     Raises:
         UsageError: The topic is not one of kafka.topics, or was never read. Or it is another one, and nobody said whether it
@@ -68,6 +71,8 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     chosen = _chosen(found, numbering)
     if chosen == SAME:
         _require_epochs_in_records(spark, run, topic)
+    if not is_dry_run:
+        _append_whole(spark, run, settings, standing, found)
     accepted = _accepted(found, chosen)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -96,16 +101,24 @@ def _found(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, topi
             expected=", ".join(sorted(standing.topics if known else kafka.topics)),
         )
     try:
-        return topic_breaks.find(spark, run, kafka, standing, topic)
+        found = topic_breaks.find(spark, run, kafka, standing, topic)
+        return found or topic_breaks.find_corrupt(spark, run, kafka, standing, topic)
     except LookError as error:
         raise SourceError(
             "The topic cannot be looked at, so what would be accepted is not known. Nothing was written.",
             where=f"topic {topic} at {kafka.bootstrap_servers}",
             observed=str(error),
-            expected="a broker that describes the topic to librdkafka's admin client",
-            next_step="Check that the topic exists and the brokers can be reached from here. Of kafka.properties, stores of "
-            "type JKS and logins other than PLAIN and SCRAM cannot be used for this look: run it from where PEM files are.",
+            expected="a broker that describes the topic",
+            next_step="Check that the topic exists and the brokers can be reached from here. Over Spark Connect, stores of "
+            "type JKS and logins other than PLAIN and SCRAM cannot be used for this: take a classic session, or PEM files.",
         ) from None
+
+
+def _append_whole(spark: SparkSession, run: Run, settings: Settings, standing: Standing, found: Break) -> None:
+    """Append to Bronze what can be read before corrupt batches: it goes on after them."""
+    appender = timestamps.RangeAppender(spark, run, settings.kafka, Sources.of(settings), standing.renamed)
+    for partition, start, end in found.whole:
+        timestamps.fill(appender, {(found.topic.name, partition): (start, end)} if start < end else {})
 
 
 def _chosen(found: Break, numbering: str | Choose | None) -> str | None:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from tests.support.kafka import sequenced
-from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, secured_broker
+from tests.support.secured_broker import (
+    PASSWORDS,
+    READER,
+    SecuredBroker,
+    make_certificate,
+    make_truststore,
+    secured_broker,
+)
 from tests.support.small_config import write_config
 from tidemark.commands import main
 
@@ -102,3 +109,47 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     said = capsys.readouterr()
     assert "uthentication" in said.err
     assert "swordfish" not in printed + said.out + said.err
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_librdkafka_cannot_ask_the_java_client_asks(
+    secured: SecuredBroker,
+    properties: dict[str, str],
+    tmp_path: Path,
+    asked: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "for-java"
+    secured.create_topic(name, sequenced(1, 2))
+    secured.let_read(name)
+    of_java = {**properties, **make_truststore(secured.authority, tmp_path / "trust.jks")}
+    servers = {"bootstrap_servers": secured.bootstrap_servers, "properties": of_java}
+    file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, "topics": [name]})
+    code, found, _ = checked(file, capsys)
+    assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True)
+    assert "JKS" in found["topics"]["observed"]
+    assert main(["run", "--config", str(file)]) == 0
+    secured.send(name, sequenced(3, 4, 5))
+    assert asked(file, "status", "--lag")["lag"][0]["lag"] == 3
+    secured.delete_records(name, before=4)
+
+    assert main(["run", "--config", str(file)]) == 1
+    assert f"{name} partition 0: offsets 2 to 3, 2 in all, are gone" in capsys.readouterr().err
+    code, found, _ = checked(file, capsys)
+    assert (code, found["bronze"]["ok"]) == (1, False)
+    assert "offsets 2 to 3" in found["bronze"]["observed"]
+    lost = [{"partition": 0, "first_offset": 2, "last_offset": 3}]
+    assert asked(file, "topic", "accept", name, "--reason", "known")["lost"] == lost
+    assert main(["run", "--config", str(file)]) == 0
+    assert asked(file, "sql", "SELECT sequence FROM gold_records ORDER BY 1") == [{"sequence": n} for n in (1, 2, 5)]
+
+    skip = {"on_unreadable_topic": "skip", "topics": [name, HIDDEN]}
+    file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, **skip})
+    secured.send(name, sequenced(6))
+    capsys.readouterr()
+    assert main(["run", "--config", str(file), "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["exit_code"], printed["gold"]["records"]) == (1, 1)
+    assert [each["topic"] for each in printed["bronze"]["skipped"]] == [HIDDEN]
+    assert main(["status", "--config", str(file)]) == 0
+    assert f"Skipped: topic {HIDDEN}" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType  # type: ignore[attr-defined] # not in its stubs
 from confluent_kafka.cimpl import NewTopic
 
@@ -50,6 +50,15 @@ class SecuredBroker:
         """Create a topic of two partitions as the administrator, and fill it. Nobody else may see it."""
         admin = AdminClient(self._client())  # named: collected too early, it would never answer
         admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(_PATIENCE_SECONDS)
+        self.send(topic, records)
+
+    def delete_records(self, topic: str, *, before: int) -> None:
+        """Delete the first records of partition 0, as retention does."""
+        until, admin = TopicPartition(topic, 0, before), AdminClient(self._client())
+        admin.delete_records([until])[until].result(_PATIENCE_SECONDS)
+
+    def send(self, topic: str, records: Iterable[Sent]) -> None:
+        """Send records as the administrator."""
         produce(Producer({**self._client(), "enable.idempotence": True}), topic, records)
 
     def let_read(self, topic: str) -> None:
@@ -99,3 +108,13 @@ def make_certificate(store: Path, shown: Path) -> None:
     subprocess.run([keytool, *make], check=True, capture_output=True)
     show = [keytool, "-exportcert", *of, "-rfc", "-file", str(shown)]
     subprocess.run(show, check=True, capture_output=True)
+
+
+def make_truststore(shown: Path, store: Path) -> dict[str, str]:
+    """Put a certificate into a store that Java reads and librdkafka does not; return the properties that name it."""
+    keytool = str(java_executable().resolve().with_name("keytool"))
+    named = ["-alias", "authority", "-file", str(shown), "-keystore", str(store), "-storetype", "JKS"]
+    put = [keytool, "-importcert", "-noprompt", *named, "-storepass", _STORE_PASSWORD]
+    subprocess.run(put, check=True, capture_output=True)
+    password = {"ssl.truststore.password": _STORE_PASSWORD}
+    return {"ssl.truststore.type": "JKS", "ssl.truststore.location": str(store), **password}

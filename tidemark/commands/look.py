@@ -35,12 +35,12 @@ def status(
     from tidemark.readers import status as reading
 
     settings = call.settings()
-    found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=limit)
+    found = reading.status(settings.pipeline, Lakehouse.of(settings), topics=settings.kafka.topics, most_streams=limit)
     if lag:
         from tidemark.readers.lag import with_lag
 
         sys.stderr.write(f"Asking {settings.kafka.bootstrap_servers} for the ends of its partitions.\n")
-        found = with_lag(found, settings.kafka)
+        found = with_lag(found, settings)
     call.show(found, reading.write_status)
     if found.get("topics_not_found"):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""How far Silver is behind Kafka, per partition. Queries the brokers without Spark; starts no JVM."""
+"""How far Silver is behind Kafka, per partition. Queries the brokers without Spark, unless librdkafka lacks the login."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bronze.kafka import metadata
 from lakehouse.contracts.bronze import of_last_incarnations
+from lakehouse.errors import ToolError
 from tidemark.process import output
+from tidemark.process.context import job_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakehouse.settings.pipeline import Kafka
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings.pipeline import Kafka, Settings
+    from pipelines.job import Job
 
 COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
 _SHOWN = 5
@@ -43,7 +48,7 @@ def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Pos
     }
 
 
-def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]], spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """Return the offsets of each partition that Silver has not decided yet; `streams` as `positions` takes them.
 
     Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
@@ -54,12 +59,13 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
         transaction, where reading ends, or None).
 
     Raises:
+        LoginError: librdkafka lacks the login, and no session is given.
         LookError: No broker can be queried, or a partition has no leader.
     """
     decided, rows = positions(streams), []
-    for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
-        stable_ends = metadata.stable_ends(kafka, topic, seen.partitions)
-        for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
+    for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics, spark).items()):
+        stable_ends = metadata.stable_ends(kafka, topic, seen.partitions, spark)
+        for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions, spark).items()):
             stable = min(end, stable_ends[partition])
             last = decided[topic, partition].last_offset if (topic, partition) in decided else None
             lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
@@ -68,14 +74,26 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     return rows
 
 
-def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
-    """Add to a status `lag`, see `lags`, or None and `lag_unknown` if no broker could be queried; and `topics_not_found`."""
+def with_lag(found: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Add to a status `lag`, see `lags`, or None and `lag_unknown` if no broker could be queried; and `topics_not_found`.
+
+    Starts a session if librdkafka lacks the login.
+    """
     try:
-        rows = lags(kafka, found["partitions"])
-    except metadata.LookError as error:
+        with job_of(settings) as job:
+            rows = lags_of(job, found["partitions"])
+    except (metadata.LookError, ToolError) as error:
         return {**found, "lag": None, "lag_unknown": str(error), "topics_not_found": []}
-    missing = sorted(set(kafka.topics) - {row["topic"] for row in rows})
+    missing = sorted(set(settings.kafka.topics) - {row["topic"] for row in rows})
     return {**found, "lag": rows, "lag_unknown": None, "topics_not_found": missing}
+
+
+def lags_of(job: Job, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `lags`, with the job's session if librdkafka lacks the login."""
+    try:
+        return lags(job.settings.kafka, streams)
+    except metadata.LoginError:
+        return lags(job.settings.kafka, streams, job.spark)
 
 
 def lag_sentence(found: dict[str, Any]) -> str:

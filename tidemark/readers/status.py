@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts import views
+from lakehouse.contracts.bronze import UNREADABLE
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.table import (
+    BRONZE_TOPICS,
     GATE_DECISIONS,
     GATE_RESULTS,
     GOLD_REJECTS,
@@ -25,7 +27,7 @@ from tidemark.readers.database import ALL
 from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from lakehouse.table import Lakehouse
 
@@ -75,8 +77,13 @@ _MISSING = f"""
     FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- as above
 _MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
+_SKIPPED = f"""
+    SELECT topic, max_by(reason, known_since) AS reason, max(known_since) AS since
+    FROM {BRONZE_TOPICS} GROUP BY topic HAVING max_by(cause, known_since) = '{UNREADABLE}' ORDER BY topic
+"""  # noqa: S608 -- as above
 
 _ASKED = (
+    BRONZE_TOPICS,
     *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
     views.MISSING,
 )
@@ -85,12 +92,17 @@ _MOST_SENTENCES = 20
 
 
 def status(
-    pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True, most_streams: int | None = None
+    pipeline: str,
+    lakehouse: Lakehouse,
+    *,
+    topics: Collection[str] = (),
+    with_missing: bool = True,
+    most_streams: int | None = None,
 ) -> dict[str, Any]:
     """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
 
-    `with_missing` finds the missing sequences of contiguous streams, which reads Silver's records. At most `most_streams`
-    streams are listed; None lists all.
+    Skipped topics are those of `topics`. `with_missing` finds the missing sequences of contiguous streams, which reads Silver's
+    records. At most `most_streams` streams are listed; None lists all.
 
     Returns:
         The fields of `tidemark.answers.Status` as plain data, without those of the lag.
@@ -118,6 +130,7 @@ def status(
             "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
             "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
             "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
+            "skipped_topics": [row for row in (rows(_SKIPPED, BRONZE_TOPICS) if topics else []) if row["topic"] in topics],
         }
 
 
@@ -139,6 +152,8 @@ def write_status(found: dict[str, Any]) -> None:
         output.write("\n".join(["", *sentences(found)]))
     else:
         output.write("Silver holds no load yet: `tidemark run` brings the first.")
+    for each in found.get("skipped_topics", ()):
+        output.write(f"Skipped: topic {each['topic']} since {output.moment(each['since'])}. {output.shown(each['reason'])}")
     if "lag" in found:
         from tidemark.readers.lag import write_lag
 

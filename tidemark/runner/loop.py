@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.errors import AnotherWriterError, GateFailedError
+from lakehouse.errors import AnotherWriterError, GateFailedError, TopicsSkippedError
 from tidemark.runner.once import run_once
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def run_every(
 ) -> int:
     """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
-    Another writer or a failed gate does not end the loop. `on_result` gets the result of every successful run, `on_failure`
-    that of the others, see `tidemark.runner.once.run_once`.
+    Another writer, a failed gate or a skipped topic does not end the loop. `on_result` gets the result of every successful
+    run, `on_failure` that of the others, see `tidemark.runner.once.run_once`.
 
     Returns 130 after Ctrl-C, 143 after SIGTERM.
 
@@ -68,7 +68,7 @@ def run_every(
     with _stop_on_signals() as stop:
         while not stop.is_set():
             started = time.monotonic()
-            with contextlib.suppress(AnotherWriterError, GateFailedError, StopRequestedError):
+            with contextlib.suppress(AnotherWriterError, GateFailedError, TopicsSkippedError, StopRequestedError):
                 telling = job.telling(StoppableReport(job.report, stop))
                 on_result(run_once(telling, stage=stage, on_failure=on_failure))
             stop.wait(max(0.0, seconds - (time.monotonic() - started)))

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from bronze.kafka.errors import failure
+from bronze.kafka.errors import Corrupt, corrupt_batch, failure
 from lakehouse.errors import AnotherWriterError, SourceError
 from lakehouse.settings.pipeline import Kafka
 
@@ -26,6 +26,9 @@ _ASSIGNED = "Specified: Set(t-0) Assigned: Set(t-0, t-1)"
 _NOT_ALL = "assertion failed: If startingOffsets contains specific offsets, you must specify all TopicPartitions.\n"
 _CUT_OFF = "Incomplete log file in the offset commit log"
 _TOO_FAR = "Record at topic t partition 0 offset 4 has timestamp value 1795254019000000000"
+_WRONG_CHECKSUM = "Record batch for partition t-0 at offset 10 is invalid, cause: Record is corrupt (stored crc = 1)"
+_UNDECODED = "Received exception when fetching the next record from t-0"
+_BROKEN_HEADER = "Encountered corrupt message when fetching offset 10 for topic-partition t-0"
 _NO_ROOM = "java.io.IOException: No space left on device"
 _WRITE_FAILED = "[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/bronze_records. SQLSTATE: 58030"
 _LOGIN = 'x.PlainLoginModule required username="ada" password="hunter2";'
@@ -65,6 +68,9 @@ FAILURES = [
 TRACES = [
     (f"x.KafkaIllegalStateException: {_LOST}{_UNREAD}\nwith consumer group g.", _UNREAD, "no longer has records"),
     (f"x.Y: [KAFKA_MALFORMED_RECORD_TIMESTAMP] {_TOO_FAR} that overflows when converting", _TOO_FAR, "cannot hold it"),
+    (f"k.K: {_UNDECODED}. If needed, please seek\nCaused by: k.K: {_WRONG_CHECKSUM}", _WRONG_CHECKSUM, "corrupt"),
+    (f"k.K: {_UNDECODED}. If needed, please seek\nCaused by: java.io.IOException: odd", _UNDECODED, "corrupt"),
+    (f"k.K: {_BROKEN_HEADER}", _BROKEN_HEADER, "corrupt"),
     (f"a.B: outer\n\tat a.C(C.java:1)\nCaused by: {_NO_ROOM}", _NO_ROOM, "Reading Kafka into Bronze failed"),
 ]
 
@@ -99,3 +105,33 @@ def test_no_secret_is_repeated_whole_or_in_part() -> None:
 @pytest.mark.parametrize("condition", ["CONCURRENT_STREAM_LOG_UPDATE", "DELTA_CONCURRENT_TRANSACTION"])
 def test_two_runs_at_once_are_another_writer(condition: str) -> None:
     assert isinstance(translated(f"[{condition}] Several queries use this checkpoint."), AnotherWriterError)
+
+
+# What Spark says, and the topics that it is about, of t, t-0, u and 110.
+ABOUT = [
+    (_WENT_BACK, ("t",)),
+    ("Partition t-0-1 offset was changed from 3 to 1", ("t-0",)),
+    (_UNREAD, ("t",)),
+    ("Partitions Set(u-0, t-0-7) have been deleted", ("t-0", "u")),
+    ("TopicAuthorizationException: Not authorized to access topics: [u, t]", ("t", "u")),
+    ("GroupAuthorizationException: Not authorized to access group: t-0", ()),
+    (f"x: {_UNDECODED}. If needed", ("t",)),
+    (_NO_TOPIC, ()),
+    (_NO_ANSWER, ()),
+]
+
+
+@pytest.mark.parametrize(("cause", "topics"), ABOUT)
+def test_an_error_about_some_topics_has_their_names(cause: str, topics: tuple[str, ...]) -> None:
+    several = _KAFKA.model_copy(update={"topics": ("t", "t-0", "u", "110")})
+    assert set(getattr(failure(PySparkException(cause), several, ""), "topics", ())) == set(topics)
+    for unnamed in (_NO_TOPIC, "TopicAuthorizationException: Topic authorization failed."):
+        assert set(getattr(failure(PySparkException(unnamed), _KAFKA, ""), "topics", ())) == {"t"}
+
+
+def test_the_place_of_a_corrupt_batch_is_read_from_the_error_and_from_ours() -> None:
+    met = PySparkException(f"k.K: {_UNDECODED}. If needed\nCaused by: k.K: {_WRONG_CHECKSUM}")
+    assert corrupt_batch(met) == corrupt_batch(failure(met, _KAFKA, "")) == Corrupt("t", 0, 10)
+    assert corrupt_batch(PySparkException(f"{_UNDECODED}. If needed")) == Corrupt("t", 0, None)
+    assert corrupt_batch(PySparkException(_BROKEN_HEADER)) == Corrupt("t", 0, None)
+    assert corrupt_batch(PySparkException(_UNREAD)) is None

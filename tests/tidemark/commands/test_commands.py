@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from lakehouse import __version__, errors
-from lakehouse.errors import AnotherWriterError, GateFailedError, SourceError, TidemarkError
+from lakehouse.errors import AnotherWriterError, GateFailedError, SourceError, TidemarkError, TopicsSkippedError
 from lakehouse.run.lock import locked
 from lakehouse.table import Lakehouse
 from pipelines import medallion
@@ -263,8 +263,8 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
 
 
 def test_the_loop_goes_on_after_a_failed_gate_and_ends_with_the_code_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed, locked = GateFailedError("no"), AnotherWriterError("locked")
-    histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [failed, None], [None, failed]]
+    failed, locked, skipped = GateFailedError("no"), AnotherWriterError("locked"), TopicsSkippedError("t")
+    histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [skipped], [failed, None], [None, failed]]
     for outcomes in histories:
         report, finished = Events(), list[dict[str, Any]]()
         reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bronze.kafka import metadata
+from lakehouse.contracts.bronze import TOPICS
 from lakehouse.contracts.gate import DECISIONS, RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
@@ -97,6 +98,21 @@ def test_added_partitions_are_named_until_all_that_was_sent_before_is_decided(ro
     (settings,) = root.parent.glob("*.yml")
     (named,) = check._of_added_partitions(load_settings(settings, None), Lakehouse(root=str(root)))
     assert (named.name, named.ok, sentence in named.observed) == ("partitions t", True, True)
+
+
+def test_a_topic_of_the_config_is_skipped_until_a_run_reads_it(root: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    def note(name: str, hour: int, **more: str) -> dict[str, Any]:
+        of_topic = {"topic": name, "incarnation": 1, "stored_as": name, "checkpoint": 1, "cause": "begun"}
+        return {**of_topic, "known_since": NOON + timedelta(hours=hour), **more}
+
+    why = {"cause": "unreadable", "reason": "A topic does not exist."}
+    back = [note("back", 1, **why), note("back", 2)]
+    write_rows(root, TOPICS, [note("incidents", 1), note("incidents", 2, **why), note("left", 2, **why), *back])
+    found = status("tests", Lakehouse(root=str(root)), topics=("incidents", "back"))
+    assert found["skipped_topics"] == [{"topic": "incidents", "reason": why["reason"], "since": NOON + timedelta(hours=2)}]
+    assert found_in(root)["skipped_topics"] == []
+    said = "Skipped: topic incidents since 2026-11-21 14:00:00 UTC. A topic does not exist."
+    assert said in run_command("status")[0]
 
 
 def test_a_failed_gate_is_a_failed_verdict_and_has_the_decision_on_its_own_run(root: Path, run_command: RunCommand) -> None:

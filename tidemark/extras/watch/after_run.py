@@ -105,7 +105,7 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
         found = _tables(job)
     lags = None
     with best_effort(followed, "watch.lag"):
-        lags = _lags(settings, found, followed)
+        lags = _lags(job, found, followed)
     with best_effort(followed, "watch.metrics"):
         _show(settings, state, found, lags)
     with best_effort(followed, "watch.alert"):
@@ -130,6 +130,8 @@ def _after(state: State, followed: Followed, error: TidemarkError | None, now: d
         "stages": state.stages
         | {name: Stage(ended_at=now, seconds=float(done.get("seconds", 0))) for name, done in stages.items()},
     }
+    if bronze := stages.get("bronze"):
+        changed["skipped_topics"] = len(bronze.get("skipped", ()))
     if silver := stages.get("silver"):
         changed |= {"classes": {name: silver[name] for name in CLASSES}, "is_breaker_open": False}
         changed["load_seq"] = max(silver["loads"], default=state.load_seq)
@@ -154,15 +156,16 @@ def _tables(job: Job) -> dict[str, Any]:
     return {"partitions": medallion.partitions(job)}
 
 
-def _lags(settings: Settings, found: dict[str, Any], report: Report) -> list[dict[str, Any]] | None:
+def _lags(job: Job, found: dict[str, Any], report: Report) -> list[dict[str, Any]] | None:
+    settings = job.settings
     is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
     if not is_wanted or "partitions" not in found:
         return None  # without the watermarks, all that Kafka has would count as behind
     from bronze.kafka.metadata import LookError
-    from tidemark.readers.lag import lags
+    from tidemark.readers.lag import lags_of
 
     try:
-        return lags(settings.kafka, found["partitions"])
+        return lags_of(job, found["partitions"])
     except LookError as error:
         report.event("watch.lag_failed", why=str(error))
         return None
@@ -188,6 +191,7 @@ def _findings(
         alerts.of_gate(followed.audited, error, is_finished="gate" in followed.stages),
         alerts.of_breaker(error, is_finished="silver" in followed.stages),
         alerts.of_lag(lags, settings.watch.alerts.max_lag),
+        alerts.of_topics(followed.stages.get("bronze")),
     ]
 
 

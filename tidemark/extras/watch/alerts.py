@@ -18,7 +18,7 @@ _PLACES = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """A run's finding about one condition: gate_failed, breaker_open or lag.
+    """A run's finding about one condition: gate_failed, breaker_open, lag or topics_skipped.
 
     Attributes:
         is_on: Whether the condition holds; None if the run could not tell.
@@ -79,6 +79,17 @@ def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
     text = f"Silver is more than {max_lag:,} offsets behind Kafka in {len(behind):,} of {len(lags):,} partitions."
     lines = [f"{row['topic']}/{row['partition']}: {row['lag']:,} offsets" for row in behind[:_PLACES]]
     return Finding("lag", is_on=True, text=text, details="\n".join(lines))
+
+
+def of_topics(bronze: Mapping[str, Any] | None) -> Finding:
+    """Whether topics were skipped because they cannot be read, by the result of Bronze's stage."""
+    if bronze is None:
+        return Finding("topics_skipped", is_on=None)
+    skipped = bronze.get("skipped", ())
+    names = ", ".join(each["topic"] for each in skipped)
+    details = "\n".join(f"{each['topic']}: {each['reason']}" for each in skipped)
+    text = f"topics that cannot be read were skipped: {names}."
+    return Finding("topics_skipped", is_on=bool(skipped), text=text, details=details, cause=names)
 
 
 def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:

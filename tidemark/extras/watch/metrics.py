@@ -50,6 +50,7 @@ METRICS = {
     "tidemark_last_run_duration_seconds": Meaning("How long the last run took."),
     "tidemark_last_success_timestamp_seconds": Meaning("When a stage came to its end last, since 1970.", ("stage",)),
     "tidemark_stage_duration_seconds": Meaning("How long a stage took when it came to its end last.", ("stage",)),
+    "tidemark_skipped_topics": Meaning("Topics that the last run of Bronze could not read, and skipped."),
     "tidemark_last_load_records": Meaning("Bronze records by class, of the last run of Silver.", ("class",)),
     "tidemark_last_load": Meaning("Number of the last load that Silver finished."),
     "tidemark_published_load": Meaning("Number of the last load that Gold has."),
@@ -91,6 +92,7 @@ def of_runs(state: State) -> Iterator[Sample]:
     for name, stage in state.stages.items():
         yield "tidemark_last_success_timestamp_seconds", (name,), stage.ended_at.timestamp()
         yield "tidemark_stage_duration_seconds", (name,), stage.seconds
+    yield "tidemark_skipped_topics", (), state.skipped_topics
     for name, records in state.classes.items():
         yield "tidemark_last_load_records", (name,), records
     yield "tidemark_last_load", (), state.load_seq

@@ -37,6 +37,7 @@ class State(BaseModel):
         published_load_seq: The last load that a run published.
         is_breaker_open: Whether the breaker stopped the last run that planned a load.
         gate_unmet: Expectations that the last audit found not met, by severity; None before the first.
+        skipped_topics: Topics that the last completed run of Bronze could not read, and skipped.
         alerted: The causes of the conditions that were alerted and still hold, by name of the alert.
     """
 
@@ -50,6 +51,7 @@ class State(BaseModel):
     published_load_seq: int | None = None
     is_breaker_open: bool = False
     gate_unmet: dict[str, int] | None = None
+    skipped_topics: int = 0
     alerted: dict[str, str] = {}
 
 

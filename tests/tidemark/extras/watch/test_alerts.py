@@ -62,6 +62,15 @@ def test_the_lag_counts_by_partition_and_is_unknown_without_a_broker() -> None:
     assert others == [False, None, None]
 
 
+def test_skipped_topics_are_named_and_another_list_is_another_cause() -> None:
+    skipped = [{"topic": "t", "reason": "A topic does not exist. <script>"}, {"topic": "u", "reason": "gone"}]
+    found = alerts.of_topics({"skipped": skipped})
+    assert (found.is_on, found.cause, "script" in found.text) == (True, "t, u", False)
+    assert found.details == "t: A topic does not exist. <script>\nu: gone"
+    others: list[dict[str, Any] | None] = [{"skipped": []}, {}, None]
+    assert [alerts.of_topics(each).is_on for each in others] == [False, False, None]
+
+
 def webhook(url: str, **more: Any) -> Webhook:
     return Webhook.model_validate({"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}, "timeout_seconds": 1, **more})
 
