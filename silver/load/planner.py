@@ -52,11 +52,15 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     recovered: Recovered,
     stream_limits: StreamLimits | None = None,
     *,
+    current: Callable[[Rules], Rules] | None = None,
     most: int | None = None,
     limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
+
+    `current` adds to the rules what tables say. It reads them once Bronze is pinned: a range that holds an incarnation then has
+    its numbering too, whoever accepted it meanwhile.
 
     Of more than `most` records the load takes the first of Bronze's commits, and more of them if none of their records is of
     the rules' topics. `limits` and `prefetch` affect only the cost.
@@ -71,6 +75,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     pinned = _restrict_to_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
+    rules = current(rules) if current is not None else rules
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
@@ -80,7 +85,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         return planned
     if most is None or not pinned.is_cut:
         return None
-    return plan(spark, run, rules, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
+    return plan(spark, run, rules, recovered, stream_limits, current=current, most=2 * most, limits=limits, prefetch=prefetch)
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
