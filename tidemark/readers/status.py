@@ -8,7 +8,9 @@ from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.escape import printable
 from lakehouse.table import (
+    BRONZE_TOPICS,
     GATE_DECISIONS,
     GATE_RESULTS,
     GOLD_REJECTS,
@@ -20,6 +22,7 @@ from lakehouse.table import (
 )
 from tidemark.process import output
 from tidemark.readers import database as query
+from tidemark.readers import topics
 from tidemark.readers.answer import ALL
 from tidemark.readers.gate import decided
 
@@ -75,6 +78,7 @@ _MISSING = f"""
 _MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
 
 _ASKED = (
+    BRONZE_TOPICS,
     *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
     views.MISSING,
 )
@@ -109,6 +113,7 @@ def status(
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
+            "incarnations": topics.incarnations(rows(topics.KNOWN, BRONZE_TOPICS)),
             **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
@@ -199,6 +204,9 @@ def sentences(found: dict[str, Any]) -> list[str]:
     lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if aside := found.get("kept_aside"):
         lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
+    last = {each["topic"]: each for each in found.get("incarnations", [])}
+    moved = [f"Topic {printable(topic)} has several incarnations: now {topics.in_words(each)}." for topic, each in last.items()]
+    lines += moved[:_MOST_SENTENCES]
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
     if (more := found.get("missing_count", 0) - len(lacking)) > 0:
