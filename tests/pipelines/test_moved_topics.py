@@ -130,6 +130,27 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
     assert len(read(spark, run, SILVER_RECORDS, "offset")) == 105
 
 
+def test_a_load_knows_the_numbering_that_another_run_accepted_after_it_began(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, servers = topic(), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name)
+    send(servers, name, sequenced(1, 2, 3))
+    load(job)
+    recreate(servers, name)
+    send(servers, name, sequenced(1, 2, 3, 4))
+
+    def after_another_run(*args: Any) -> recover.Recovered:
+        monkeypatch.undo()
+        accept(job, name, numbering="same")
+        medallion.run(job, "bronze")
+        return recover.recover(*args)
+
+    monkeypatch.setattr(recover, "recover", after_another_run)
+    result = {"silver": bronze_to_silver.run(spark, run, job.settings)}  # without the lock on a local folder
+    assert counts(result) == (1, 3, 0, 0)
+
+
 def test_the_same_numbering_is_refused_where_an_epoch_was_declared_by_hand(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
