@@ -17,8 +17,8 @@ from pipelines.job import Job
 from silver.load import planner, recover, steps
 from tests.bronze.progress.test_topic_breaks import accept, job_of, read
 from tests.pipelines.test_moved_topics import counts, recreate
-from tests.support.copier import copy
 from tests.support.kafka import Sent, send
+from tests.support.topics import records_of
 
 OLD, NEW, BACK = ({b"a": 0, b"b": 1, b"c": 2}, {b"a": 4, b"b": 1, b"c": 3}, {b"a": 0, b"b": 1, b"c": 1})
 """The partition of each producer: on the old cluster, on the new one, and on the old one again."""
@@ -40,6 +40,19 @@ def of(producer: str, *sequences: int, places: dict[bytes, int], epoch: int = 0,
         return Sent(text, producer.encode(), headers, places[producer.encode()], _START + 1_000 * epoch + sequence)
 
     return [sent(sequence) for sequence in sequences]
+
+
+def copy(
+    source: str, target: str, topic: str, partition_of: dict[bytes, int], *, first: int = 0, end: int | None = None
+) -> int:
+    """Copy a topic's records, unchanged and in their order, each to the partition of its key. How many were copied.
+
+    Where the copier is killed, it stops before the record `end`; where it goes on from its last commit, it starts at `first`.
+    """
+    found = records_of(source, topic)[first:end]
+    sent = (Sent(each.value, each.key, each.headers, partition_of[each.key or b""], each.timestamp) for each in found)
+    send(target, topic, sent)
+    return len(found)
 
 
 def numbers(producer: str, last: int, epoch: int = 0) -> Sequence[tuple[str, int, int, bytes]]:
