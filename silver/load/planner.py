@@ -60,10 +60,8 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
 
     `current` adds to the rules what tables say. It reads them once Bronze is pinned: a range that holds an incarnation then has
-    its numbering too, whoever accepted it meanwhile.
-
-    Of more than `most` records the load takes the first of Bronze's commits, and more of them if none of their records is of
-    the rules' topics. `limits` and `prefetch` affect only the cost.
+    its numbering too, whoever accepted it meanwhile. Of more than `most` records the load takes the first of Bronze's commits,
+    and more of them if none of their records is of the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
