@@ -68,7 +68,6 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         BreakerOpenError: Records before a new epoch were not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
-    rules = Rules.of(settings)
     if request.accepted is None:  # a topic can break before Silver's first load
         tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
     undecided = 0 if request.erase is None or is_dry_run else _undecided(spark, run, request.erase)
@@ -76,7 +75,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         _decide_undecided(spark, run, settings)
     if request.reset is not None and not is_dry_run:
         _before_reset(spark, run, settings, request.reset)
-    recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
+    recovered = _recovered(spark, run, Rules.of(settings), is_dry_run=is_dry_run)
     left_shadows = None
     if request.erase is not None and not is_dry_run:
         left_shadows = shadows.drop(spark, run)  # no cutover is open any more
