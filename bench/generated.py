@@ -24,20 +24,18 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 TOPIC = "generated"
-NOISE_BYTES = 32
-"""How long a value is for each piece of noise in it."""
 PRODUCER_HEADER = "producer"
 RULES = Rules(Source("header", HEADER))
 """How generated records without a producer are read."""
 
-_NOISE = 6
-"""Values of 192 bytes in a history."""
+NOISE = 6
+"""Pieces of noise in a value of a history: 192 bytes."""
 
 
 def fill_silver(spark: SparkSession, run: Run, records: int) -> None:
     """Create Bronze and Silver, and load a history: values of 192 bytes, equally many records in each partition."""
     create_tables(spark, run, RULES)
-    append_records(spark, run.table(BRONZE_RECORDS), records, 0, noise=_NOISE)
+    append_records(spark, run.table(BRONZE_RECORDS), records, 0, noise=NOISE)
     steps.load_once(spark, run, RULES)
 
 

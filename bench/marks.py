@@ -36,14 +36,7 @@ LEAST_BRONZE_SHARE = 0.95
 
 @dataclass(frozen=True)
 class Mark:
-    """A comparison, and its aim.
-
-    Attributes:
-        what: What is measured.
-        mark: What it has to be; empty for no aim.
-        measured: What it is.
-        is_met: Whether that is so; None for no aim.
-    """
+    """A comparison: what is measured, its aim (empty for none), its value, and whether the aim is met (None for no aim)."""
 
     what: str
     mark: str

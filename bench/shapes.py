@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bench import floor
-from bench.generated import TOPIC, bronze_rows
+from bench.generated import NOISE, TOPIC, bronze_rows
 from bench.loads import Silent, as_silver
 from bench.sitting import Sitting, require
 from bench.topics import HEADER, PARTITIONS
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"
-_NOISE = 6
-"""Values of 192 bytes."""
+_MOVED = f"{TOPIC}@2"
 _SPREAD, _TURN = 2_654_435_761, 40_503
 
 
@@ -47,6 +46,7 @@ class Shape:
         duplicates: Of so many records one is sent again, alone; 0 for none.
         swaps: Of so many records one comes after the next one, and is late; 0 for none.
         producers: How many producers of each partition take turns; 0 for no producers.
+        is_moved: Whether a load before has all of them, and they come again in the topic's next incarnation.
     """
 
     pattern: str
@@ -55,11 +55,13 @@ class Shape:
     duplicates: int = 0
     swaps: int = 0
     producers: int = 0
+    is_moved: bool = False
 
     @property
     def rules(self) -> Rules:
         """How its records are read."""
-        return Rules(Source("header", HEADER), producer=Source("header", "producer") if self.producers else None)
+        producer = Source("header", "producer") if self.producers else None
+        return Rules(Source("header", HEADER), producer, continues=((_MOVED, (TOPIC,)),) if self.is_moved else ())
 
     def records(self, spark: SparkSession, count: int) -> DataFrame:
         """Its records as Bronze has them, equally many in each partition."""
@@ -71,7 +73,7 @@ class Shape:
         number = nth * PARTITIONS + nth * _SPREAD % PARTITIONS + 1 if self.has_gaps else nth + 1
         producer = F.concat(F.lit("p"), (nth * _TURN % max(1, self.producers)).cast("string")).alias("producer")
         columns = [F.col("partition"), F.col("offset"), number.alias("seq"), *([producer] if self.producers else [])]
-        return bronze_rows(places.select(*columns), TOPIC, noise=_NOISE)
+        return bronze_rows(places.select(*columns), TOPIC, noise=NOISE)
 
     def _nth(self, offset: Column) -> Column:
         """Which record of its partition is at an offset."""
@@ -87,6 +89,8 @@ class Shape:
     def expected(self, count: int) -> dict[str, int]:
         """The classes of its records, but the accepted ones."""
         share = count // PARTITIONS
+        if self.is_moved:
+            return {DUPLICATE: count}
         again = share // self.duplicates if self.duplicates else 0
         late = (share + self.swaps - 2) // self.swaps if self.swaps else 0
         return {name: PARTITIONS * each for name, each in ((DUPLICATE, again), (LATE, late)) if each}
@@ -102,6 +106,7 @@ SHAPES = (
     Shape("20 producers in turns, 1 % sent again", 1.35, producers=20, duplicates=100),
     Shape("1,000 producers in turns", 1.2, producers=1_000),
     Shape("1,000 producers in turns, 1 % sent again", 1.35, producers=1_000, duplicates=100),
+    Shape("gaps, all again in other partitions of a moved topic", 2.5, is_moved=True),
 )
 
 
@@ -115,7 +120,11 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, r
         sitting.tell(f"Shapes: making {records:,} records, {shape.pattern}")
         bronze = Lakehouse(root=str(folder / f"shape-{nth}")).table(BRONZE_RECORDS)
         tables.create(spark, bronze, BRONZE)
-        tables.append(shape.records(spark, records), bronze, BRONZE)
+        made = shape.records(spark, records)
+        tables.append(made, bronze, BRONZE)
+        if shape.is_moved:
+            moved = {"topic": F.lit(_MOVED), "partition": (F.col("partition") + 1) % PARTITIONS}
+            tables.append(made.withColumns(moved), bronze, BRONZE)
     _once(Sitting(), spark, folder, 0, records)  # warms up
     for _ in range(rounds):
         sitting.start_round()
@@ -131,6 +140,8 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
         bronze = f"{run.lakehouse.root}/{BRONZE_RECORDS}"
         shutil.copytree(folder / f"shape-{nth}" / BRONZE_RECORDS, bronze, copy_function=os.link)
         create_tables(spark, run, shape.rules)
+    if shape.is_moved:
+        steps.load_once(spark, runs[0], shape.rules, max_records=count)
     counts: dict[str, int] = {}
 
     def load() -> None:
@@ -143,9 +154,9 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
     ]
     for name, way in ways if len(sitting.starts) % 2 else reversed(ways):
         sitting.measure(name, shape.pattern, count, way)
-    expected = shape.expected(count)
-    observed = {name: number for name, number in counts.items() if number}
-    require(f"classes, {shape.pattern}", observed=observed, expected={"accepted": count - sum(expected.values()), **expected})
+    kept_out = shape.expected(count)
+    expected = {**dict.fromkeys(counts, 0), "accepted": count - sum(kept_out.values()), **kept_out}
+    require(f"classes, {shape.pattern}", observed=counts, expected=expected)
     for run in runs:
         shutil.rmtree(str(run.lakehouse.root))
 
@@ -154,8 +165,9 @@ def _commit_bare(spark: SparkSession, run: Run, shape: Shape, count: int) -> Non
     """Copy all rows, and commit as many rows of the ledger, watermarks and rejects as a load does; decide nothing."""
     bronze = run.table(BRONZE_RECORDS)
     rows = as_silver(tables.read(spark, bronze, version=tables.version(spark, bronze)))
+    rows = rows.where(F.col("topic") == _MOVED) if shape.is_moved else rows
     names: list[str | None] = [f"p{each}" for each in range(shape.producers)]
     floor.commit_silver(spark, run.lakehouse, floor.streams_of(TOPIC, names or [None]), 1, rows)
-    if rejects := sum(shape.expected(count).values()):
+    if rejects := PARTITIONS if shape.is_moved else sum(shape.expected(count).values()):
         nothing = [F.lit(None).cast(column.type).alias(column.name) for column in REJECTS.columns]
         tables.append(spark.range(rejects).select(*nothing).coalesce(1), run.table(REJECTS.name), REJECTS)

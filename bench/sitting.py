@@ -51,14 +51,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that was counted, not timed.
-
-    Attributes:
-        name: What was counted.
-        pattern: On which input.
-        value: How much it is.
-        unit: Of what.
-    """
+    """Something that was counted on an input, not timed."""
 
     name: str
     pattern: str

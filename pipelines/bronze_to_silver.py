@@ -91,18 +91,18 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     started = time.monotonic()
     misfits = _KeptMisfits(run.report)
     run = replace(run, report=misfits)
-    rules = rules_of(spark, run, settings)
+    rules = Rules.of(settings)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
     most = settings.silver.max_records_per_load
     do = partial(steps.load_once, shares=shares(settings), stream_limits=limits(settings), max_records=most)
+    do = partial(do, current=partial(_with_topics, spark, run, settings))
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
         if not (done.is_repeat or done.is_cut):  # a repeat stops at what was pinned before the crash
             break
-        rules = rules_of(spark, run, settings)
     commit_group_offsets(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
     return {
@@ -119,7 +119,11 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 
 def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
     """The rules of the config, and which incarnations of topics continue earlier ones, or got partitions."""
-    rules, table = Rules.of(settings), run.table(BRONZE_TOPICS)
+    return _with_topics(spark, run, settings, Rules.of(settings))
+
+
+def _with_topics(spark: SparkSession, run: Run, settings: Settings, rules: Rules) -> Rules:
+    table = run.table(BRONZE_TOPICS)
     if not tables.exists(spark, table) or "numbering" not in spark.read.table(table.sql).columns:
         return rules
     rows = small_tables.read(spark, table, TOPICS.names)

@@ -208,6 +208,21 @@ class Partition(Answer):
     load_seq: Annotated[int, "The last load that moved it."]
 
 
+class Incarnation(Answer):
+    """A topic between its creation and its deletion, a copy to another cluster, or a cut of its log."""
+
+    topic: Annotated[str, "Kafka topic."]
+    stored_as: Annotated[str, "Its name in the tables."]
+    incarnation: Annotated[int, "1 for the first."]
+    numbering: Annotated[str | None, "`same` if it continues the numbers of the one before, else `new`; None for the first."]
+
+
+class RecordIncarnation(Incarnation):
+    """The incarnation of a record."""
+
+    same_offset: Annotated[tuple[str, ...], "Other incarnations with a record at this offset, as the tables name them."]
+
+
 class Missing(_Stream):
     """Sequences that a stream lacks, where the config says that its sequences are contiguous."""
 
@@ -310,6 +325,7 @@ class Status(Answer):
     streams: Annotated[tuple[Stream, ...], "Watermarks by topic, partition and producer, as many as `limit` allows."]
     stream_count: Annotated[int, "How many there are."]
     partitions: Annotated[tuple[Partition, ...], "Silver's position in each partition."]
+    incarnations: Annotated[tuple[Incarnation, ...], "The incarnations of topics that have several."] = ()
     missing: Annotated[tuple[Missing, ...], "Streams that lack sequences, as many as `limit` allows."]
     missing_count: Annotated[int, "How many there are."]
     totals: Annotated[Counts | None, "Records by class over all loads; None before the first."]
@@ -361,6 +377,8 @@ class SettledBy(Answer):
 class Winner(Answer):
     """The record that had a duplicate's or collision's sequence first."""
 
+    topic: Annotated[str, "Its topic: of a moved topic's record it may be an earlier incarnation."]
+    partition: Annotated[int, "Its partition."]
     offset: Annotated[int, "Its Kafka offset."]
     table: Annotated[str, "The table that holds it: `silver_records` or `silver_rejects`."]
     load_seq: Annotated[int, "The load that decided it."]
@@ -417,6 +435,7 @@ class Fate(Answer):
     topic: Annotated[str, "Kafka topic."]
     partition: Annotated[int, "Kafka partition."]
     offset: Annotated[int, "Kafka offset."]
+    incarnation: Annotated[RecordIncarnation | None, "The topic's incarnation; None if it has only one."] = None
     timestamp: Annotated[datetime | None, "Kafka timestamp; None if it is none."]
     timestamp_ms: Annotated[int | None, "What Kafka has as the timestamp, where it is none; else None."]
     producer: Annotated[str | None, "The producer that it was decided by; None if none is configured or it could not be read."]

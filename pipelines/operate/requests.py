@@ -68,7 +68,6 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         BreakerOpenError: Records before a new epoch were not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
-    rules = bronze_to_silver.rules_of(spark, run, settings)
     if request.accepted is None:  # a topic can break before Silver's first load
         tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
     undecided = 0 if request.erase is None or is_dry_run else _undecided(spark, run, request.erase)
@@ -76,10 +75,12 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         _decide_undecided(spark, run, settings)
     if request.reset is not None and not is_dry_run:
         _before_reset(spark, run, settings, request.reset)
-    recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
+    recovered = _recovered(spark, run, Rules.of(settings), is_dry_run=is_dry_run)
     left_shadows = None
     if request.erase is not None and not is_dry_run:
         left_shadows = shadows.drop(spark, run)  # no cutover is open any more
+    # After the state: a load that it has may be of a topic that was accepted meanwhile.
+    rules = bronze_to_silver.rules_of(spark, run, settings)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     _require_found(spark, run, request, answer)
     result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(answer)}

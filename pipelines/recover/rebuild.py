@@ -74,9 +74,9 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     """
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
-    rules = bronze_to_silver.rules_of(spark, run, settings).keeping(last_rules(spark, run))
     # First: a load claimed from here on is not in the shadow, and stops the rebuild.
     highest = cutover.highest_load(spark, run)
+    rules = bronze_to_silver.rules_of(spark, run, settings).keeping(last_rules(spark, run))
     found = _steps(spark, run, rules, is_applied=is_applied)
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
     # A decided topic stays decided, even if the config no longer names it; one that waits is left to the next load.

@@ -26,14 +26,9 @@ _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 
 
 def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """Return the records of a planned range that Silver keeps: the accepted ones, and by policy the late ones.
+    """Return the Bronze records of a planned range that Silver keeps: the accepted ones, and by policy the late ones.
 
     Grain: a record, once. Columns: those of `silver_records`.
-
-    Args:
-        spark: The session.
-        records: The range's Bronze records, with all columns.
-        plan: The plan; the offsets that it keeps out are left out.
     """
     if plan.replayed is not None:
         twice = bitmaps.join(spark, records, plan.replayed, "left_semi").dropDuplicates(["topic", "partition", "offset"])
@@ -54,15 +49,9 @@ def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
 
 
 def released(spark: SparkSession, run: Run, bronze: DataFrame, plan: Plan) -> DataFrame:
-    """Return the records that a release takes out of quarantine, with the stream and sequence they were decided by.
+    """Return Bronze's records that a release takes out of quarantine, with the stream and sequence they were decided by.
 
     Grain: a Bronze row; a record that Bronze holds twice comes twice. Columns: those of `silver_records`.
-
-    Args:
-        spark: The session.
-        run: The run.
-        bronze: Bronze's records, with all columns.
-        plan: The plan of the release.
     """
     places = frames.of_arrow(spark, plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
     within = interval_join.any_of(

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import silver_records
-from lakehouse.table import SILVER_LOADS
+from lakehouse.delta import tables
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 from silver.state.tables import before_load
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
     from silver.rules import Numbering, Rules
+    from silver.state.plan import BronzeRange
     from silver.state.watermarks import Watermarks
 
 _MOST_NUMBERS = 1_000
@@ -31,7 +33,7 @@ _NOTHING = (0, -1)
 """The mark of a topic without watermarks: below every number."""
 
 
-def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *, is_cut: bool) -> Rules:
+def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:
     """Return the rules of the next load.
 
     Args:
@@ -40,7 +42,7 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *
         rules: The rules of the config. Of `grown` they say how many partitions there are, the numbering if the config names it,
             and by `is_last` whether all was read that was there when the senders knew the partitions.
         recovered: The state that the last load left.
-        is_cut: Whether Bronze holds more than the load takes.
+        pinned: What the load takes of Bronze. The topics of the rules were read after it was pinned.
     """
     kept = rules.keeping(recovered.rules)
     before = dict(kept.grown)
@@ -52,7 +54,7 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, *
         elif each.is_last:
             each = replace(each, mark=_highest(spark, run, topic))
         is_decided = rules.decided_topics is None or plain_topic(topic) in rules.decided_topics
-        is_last = each.mark is None and own.is_last and is_decided and not is_cut
+        is_last = each.mark is None and own.is_last and is_decided and _takes_all(spark, run, pinned)
         if each.numbering is None and each.mark is None:
             each = replace(each, numbering=_numbering(spark, run, rules, topic, recovered.watermarks))
         grown[topic] = replace(each, is_last=is_last)
@@ -65,6 +67,11 @@ def report(run: Run, rules: Rules, before: Rules | None) -> None:
     for topic, each in rules.grown:
         if known.get(topic) != (each.partitions, each.numbering):
             run.report.event("silver.partitions_added", topic=topic, **each.shown)
+
+
+def _takes_all(spark: SparkSession, run: Run, pinned: BronzeRange) -> bool:
+    """Whether Bronze still holds no more than a load takes, so that all that was read before is decided."""
+    return not pinned.is_cut and tables.version(spark, run.table(BRONZE_RECORDS)) == pinned.to_version
 
 
 def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:

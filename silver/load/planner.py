@@ -52,36 +52,39 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     recovered: Recovered,
     stream_limits: StreamLimits | None = None,
     *,
+    current: Callable[[Rules], Rules] | None = None,
     most: int | None = None,
     limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
 
-    Of more than `most` records the load takes the first of Bronze's commits, and more of them if none of their records is of
-    the rules' topics. `limits` and `prefetch` affect only the cost.
+    `current` adds to the rules what tables say. It reads them once Bronze is pinned: a range that holds an incarnation then has
+    its numbering too, whoever accepted it meanwhile. Of more than `most` records the load takes the first of Bronze's commits,
+    and more of them if none of their records is of the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
     """
-    watermarks, config = recovered.watermarks, rules
+    watermarks = recovered.watermarks
     above = watermarks.last_offsets
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=most)
     pinned = _restrict_to_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
-    rules = growth.at_plan(spark, run, config, recovered, is_cut=pinned.is_cut)
-    claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
+    pinned_rules = current(rules) if current is not None else rules
+    pinned_rules = growth.at_plan(spark, run, pinned_rules, recovered, pinned)
+    claim = shared_columns(run, pinned_rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
     streams = Streams(spark, run, watermarks, stream_limits)
-    planned = plan_range(spark, run, rules, streams=streams, pinned=pinned, claim=claim, limits=limits)
+    planned = plan_range(spark, run, pinned_rules, streams=streams, pinned=pinned, claim=claim, limits=limits)
     if planned.ledger:
         return planned
     if most is None or not pinned.is_cut:
         return None
-    return plan(spark, run, config, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
+    return plan(spark, run, rules, recovered, stream_limits, current=current, most=2 * most, limits=limits, prefetch=prefetch)
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:

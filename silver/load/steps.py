@@ -38,7 +38,7 @@ from silver.state.claim import SHARED, try_claim
 from silver.state.tables import records_contract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -72,6 +72,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     run: Run,
     rules: Rules,
     *,
+    current: Callable[[Rules], Rules] | None = None,
     shares: breaker.Shares = _SHARES,
     stream_limits: StreamLimits | None = None,
     max_records: int | None = None,
@@ -80,7 +81,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. Of more
-    than `max_records` in Bronze it takes the first commits. `limits` changes only the cost.
+    than `max_records` in Bronze it takes the first commits. `current` is that of `plan`. `limits` changes only the cost.
 
     Raises:
         TableStateError: The tables contradict each other.
@@ -93,7 +94,9 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with tables.prefetch_snapshots(spark) as prefetch:
-        planned = plan(spark, run, rules, recovered, stream_limits, most=max_records, limits=limits, prefetch=prefetch)
+        planned = plan(
+            spark, run, rules, recovered, stream_limits, current=current, most=max_records, limits=limits, prefetch=prefetch
+        )
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None

@@ -32,7 +32,7 @@ class Logged(NamedTuple):
 
 def read_log(servers: str, topic: str) -> list[Logged]:
     log = []
-    for partition, offset, key, value, headers in records_of(servers, topic):
+    for partition, offset, key, value, headers, _ in records_of(servers, topic):
         seen = Seen(topic, partition, offset, _sequence(headers), payload=f"{key or b''!r}{value or b''!r}")
         log.append(Logged(seen, key or b"", _hash(key, value)))
     return log

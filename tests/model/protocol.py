@@ -22,6 +22,7 @@ STEPS = {
     "append_silver": "silver.load.steps",
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
+    "write_accepted": "bronze.progress.topic_registry",
 }  # each step of the model, and the module of the function that it models
 
 SWAP_STEPS = {
@@ -35,6 +36,8 @@ SWAP_ORDER = (
     *("restore", "claim", "close: records", "close: rejects", "close: property"),
     *("_cut: records", "_cut: rejects", "_cut: settled", "apply_cutover: ledger", "apply_cutover: marks"),
 )  # what a restore commits, in the order of `silver.load.cutover.apply_cutover`
+
+AGAIN = {"by_hand": "by_hand_again", "accept": "accept_again"}  # a person's run, once it has finished another's load
 
 ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits, in the order of `silver.load.steps`
 
@@ -56,6 +59,7 @@ class Protocol:
     swap_is_noted: bool = True  # a restore commits to records and rejects under its own number
     mark_looks: bool = True  # a release looks for a restore in the ledger, in the transaction that marks rejects
     swap_sets_property: bool = True  # a restore changes a property of the rejects before it changes rows
+    pins_before_numbering: bool = True  # a load reads which topics moved after it pinned Bronze's version, not at its begin
 
 
 class Refused(NamedTuple):
@@ -117,16 +121,18 @@ def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
     Bronze's change feed says how many records the range brought each partition. As in `ledger._require_conservation`, a
     partition that the range does not touch is not compared.
     """
-    partition_of = {number: version.partition for number, version in enumerate(world.bronze[: pinned.to], start=1)}
+    bronze = dict(enumerate(world.bronze[: pinned.to], start=1))
+    partition_of = {number: version.partition for number, version in bronze.items()}
     versions = [number for number, partition in partition_of.items() if number > found.marks[partition].last]
     touched = {partition_of[number] for number in range(pinned.after + 1, pinned.to + 1)}
     if any(partition_of[old] in touched for old in versions if old <= pinned.after):
         return Refused("the classes do not add up")
     moved = {partition: found.marks[partition].last for partition in touched}
     moved |= {partition_of[number]: number for number in versions}
+    known = {number for number in versions if bronze[number].copies and pinned.has_numbering}  # duplicates, as `moved.settle`
     return pinned._replace(
-        kept=tuple(number for number in versions if world.bronze[number - 1].has_kept),
-        held=tuple(number for number in versions if world.bronze[number - 1].has_held),
+        kept=tuple(bronze[each].copies or each for each in versions if bronze[each].has_kept and each not in known),
+        held=tuple(number for number in versions if bronze[number].has_held or number in known),
         moved=tuple(sorted(moved.items())),
     )
 
@@ -154,6 +160,11 @@ def answered(
     return pinned._replace(kept=tuple(-version for version in meant), held=tuple(meant), moved=moved)
 
 
+def accepted(found: Found, pinned: Claim) -> Claim:
+    """As `silver.requests.planner.plan_request` of an accept: the watermark of a partition, where it was."""
+    return pinned._replace(moved=((0, found.marks[0].last),))
+
+
 def wanted(world: World) -> int:
     return next(number for number, version in enumerate(world.bronze, start=1) if version.has_held)
 
@@ -174,6 +185,18 @@ class Load:
             yield from self.recover(tables, who, kind="by_hand")
         if runner == IDLE and tables.swaps:
             yield from self.restore(tables, who)
+        if runner == IDLE and self.world.moves and not tables.is_accepted:
+            yield from self.accept(tables, who)
+
+    def accept(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
+        """As `pipelines.operate.accept_topic.carry_out`: a load, and then the note; only that if the ledger has the load."""
+        if any(claim.is_accept for claim in tables.ledger):
+            yield _to(tables, who, "topic accept: the ledger has it", Runner("write_accepted", "accept"))
+        else:
+            yield from self.recover(tables, who, kind="accept")
+
+    def write_accepted(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
+        yield _ends(tables._replace(is_accepted=True), who, "write_accepted")
 
     def restore(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """A person takes all tables back to an earlier load that is whole, whatever was claimed since."""
@@ -212,8 +235,9 @@ class Load:
     def recover(self, tables: Tables, who: int, kind: str | None = None) -> Iterator[Step[Tables]]:
         """Read the watermarks. A run begins with it; one for a release does it again once it has finished another's load."""
         kind = kind or tables.runners[who].kind
-        name = "recover: watermarks" if kind == "run" else "recover: watermarks, for a release"
-        yield _to(tables, who, name, Runner("recover: ledger", kind, marks=tables.marks))
+        name = "recover: watermarks" + {"run": "", "accept": ", to accept"}.get(kind.removesuffix("_again"), ", for a release")
+        has_numbering = tables.is_accepted and not self.protocol.pins_before_numbering
+        yield _to(tables, who, name, Runner("recover: ledger", kind, marks=tables.marks, has_numbering=has_numbering))
 
     def recover_ledger(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         runner = tables.runners[who]._replace(at="recover: silver", ledger=len(tables.ledger))
@@ -236,13 +260,16 @@ class Load:
 
     def plan(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         runner = tables.runners[who]
+        if self.world.moves and runner.kind == "run" and runner.pinned_to is None:
+            yield _to(tables, who, "plan: pins Bronze", runner._replace(pinned_to=tables.bronze))
+            return
         name, planned = self.planned(tables, who)
         if isinstance(planned, Refused):
             yield _ends(tables, who, f"{name} refuses: {planned.why}")
         elif planned is None:
             yield _ends(tables, who, f"{name}: nothing to do")
         else:
-            kind = "by_hand_again" if name == "plan_request" else runner.kind
+            kind = AGAIN.get(runner.kind, runner.kind) if name == "plan_request" else runner.kind
             ready = Runner("plan", kind, is_repeat=name == "replan_claim", planned=planned)
             yield _to(tables, who, f"{name} load {planned.load}", self._following(ready))
 
@@ -250,19 +277,25 @@ class Load:
         runner = tables.runners[who]
         found = found_by(tables, runner)
         # A release looks for an open claim once. One that comes later is met at its own claim.
-        if found.open_claim is not None and runner.kind != "by_hand_again":
+        if found.open_claim is not None and runner.kind not in AGAIN.values():
             return "replan_claim", self.replan_claim(tables, found, found.open_claim)
-        after = found.bronze_version
-        pinned = Claim(finished(found.marks) + 1, who, after, tables.bronze, (), (), ())
+        after, to = found.bronze_version, tables.bronze if runner.pinned_to is None else runner.pinned_to
+        pinned = Claim(finished(found.marks) + 1, who, after, to, (), (), ())
         if runner.kind == "run":
-            return "plan", decided(self.world, found, pinned) if tables.bronze > after else None
+            has_numbering = tables.is_accepted if self.protocol.pins_before_numbering else runner.has_numbering
+            return "plan", decided(self.world, found, pinned._replace(has_numbering=has_numbering)) if to > after else None
+        if runner.kind.startswith("accept"):
+            return "plan_request", accepted(found, pinned._replace(to=after, is_accept=True))
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
     def replan_claim(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
         """Plan what a claim pinned, and compare the outcome with it."""
         pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim
         pinned = pinned._replace(owner=NOBODY)
-        again = self._answered(tables, found, pinned) if claim.is_release else decided(self.world, found, pinned)
+        if claim.is_accept:
+            again: Claim | Refused | None = accepted(found, pinned)
+        else:
+            again = self._answered(tables, found, pinned) if claim.is_release else decided(self.world, found, pinned)
         if again == claim._replace(owner=NOBODY) or self.protocol.replans_claims or not self.protocol.has_checks:
             return again
         return Refused("another outcome than the claimed one")
@@ -361,7 +394,9 @@ class Load:
         done = order.index(runner.at.removesuffix(": read back"))
         if done + 1 < len(order):
             return runner._replace(at=order[done + 1])
-        return Runner("recover", "by_hand_again") if runner.kind == "by_hand" else IDLE
+        if runner.kind == "accept_again":
+            return Runner("write_accepted", runner.kind)
+        return Runner("recover", AGAIN[runner.kind]) if runner.kind in AGAIN else IDLE
 
     def _answered(self, tables: Tables, found: Found, pinned: Claim) -> Claim | Refused | None:
         return answered(self.world, tables, found.marks, pinned, knows_its_own=self.protocol.repeat_knows_its_own)
@@ -377,6 +412,7 @@ PARTS: Mapping[str, Callable[[Load, Tables, int], Iterator[Step[Tables]]]] = {
     "append_silver": Load.append_silver,
     "append_rejects": Load.append_rejects,
     "advance": Load.advance,
+    "write_accepted": Load.write_accepted,
     **{at: Load.swap for at in SWAP_ORDER if at not in ("restore", "claim")},
 }  # a runner's steps, each with what it reads or commits to: one table
 

@@ -32,7 +32,7 @@ def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROM
 
 
 def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
-    if tables.bronze < len(world.bronze):
+    if tables.bronze < len(world.bronze) and (tables.is_accepted or not world.bronze[tables.bronze].copies):
         yield Step(f"Bronze grows to version {tables.bronze + 1}", tables._replace(bronze=tables.bronze + 1))
     if tables.crashes:
         for who, runner in enumerate(tables.runners):
@@ -50,7 +50,7 @@ def alone(load: Load, tables: Tables) -> Claim | Refused | None:
     swapping = tables.open_swap()
     if swapping is not None:
         return swapping
-    runner = Runner("plan", marks=tables.marks, ledger=len(tables.ledger))
+    runner = Runner("plan", marks=tables.marks, ledger=len(tables.ledger), has_numbering=tables.is_accepted)
     found = found_by(tables, runner)
     if load.protocol.has_checks:
         if ledger_contradicts(found):
@@ -115,5 +115,5 @@ def _is_at_rest(tables: Tables) -> bool:
 def _is_whole(tables: Tables, world: World) -> bool:
     arrived = list(enumerate(world.bronze[: tables.bronze], start=1))
     in_silver, in_rejects = {row.record for row in tables.silver}, {row.version for row in tables.rejects}
-    is_kept = all(number in in_silver for number, version in arrived if version.has_kept)
-    return is_kept and all(number in in_rejects for number, version in arrived if version.has_held)
+    is_kept = all((version.copies or number) in in_silver for number, version in arrived if version.has_kept)
+    return is_kept and all(number in in_rejects for number, version in arrived if version.has_held or version.copies)

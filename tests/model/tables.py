@@ -17,6 +17,7 @@ class Version(NamedTuple):
     partition: int = 0
     has_kept: bool = True
     has_held: bool = True
+    copies: int = 0  # of a moved topic: the version whose kept record comes again, in the next incarnation; 0 for none
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class World:
     has_release: bool = False  # a person wants the first held record released
     swaps: int = 0  # how often a person may take all tables back to an earlier load, by `tidemark restore`
     runners: int = 2  # runners at once
+
+    @property
+    def moves(self) -> bool:
+        """Whether the topic moves: a person accepts that before Bronze reads the copies."""
+        return any(version.copies for version in self.bronze)
 
     @property
     def partitions(self) -> int:
@@ -56,6 +62,8 @@ class Claim(NamedTuple):
     moved: tuple[tuple[int, int], ...]  # the partitions that the load touches, with their watermarks after it
     is_release: bool = False  # a person requested it
     keep_to: int = NO_SWAP  # the last load that a restore keeps; NO_SWAP for any other load
+    is_accept: bool = False  # a person accepted that the topic moved
+    has_numbering: bool = False  # its rules say that the next incarnation continues the numbers
 
     @property
     def is_swap(self) -> bool:
@@ -88,6 +96,8 @@ class Runner(NamedTuple):
     ledger: int = 0  # how many claims there were when it read the ledger
     planned: Claim | None = None  # the load that it executes
     seen: int | None = None  # the property of the rejects at the begin of its transaction on them; None before
+    pinned_to: int | None = None  # the Bronze version that it pinned before it read the numbering; None before
+    has_numbering: bool = False  # what it read of the numbering at its begin
 
 
 IDLE = Runner()
@@ -122,6 +132,7 @@ class Tables(NamedTuple):
     crashes: int  # how often one may still die
     restores: int  # how often the watermark table may still be put back
     swaps: int = 0  # how often all tables may still be taken back
+    is_accepted: bool = False  # bronze_topics says that the topic moved, and has the same numbering
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
     def ended(self, who: int) -> "Tables":

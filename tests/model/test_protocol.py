@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from silver.load import cutover, recover, steps
+from pipelines.operate import accept_topic
+from silver.load import cutover, planner, recover, steps
 from tests.model.checker import Outcome, explore
 from tests.model.protocol import ORDER, PARTS, STEPS, SWAP_ORDER, SWAP_STEPS, Protocol
 from tests.model.system import system
@@ -35,6 +36,7 @@ class Alternative(NamedTuple):
 _RELEASED = World(bronze=(Version(),), crashes=0, has_release=True, swaps=1)
 _PUT_BACK = World(bronze=(Version(),), crashes=0, restores=1, has_person=True)
 _TWO_PARTITIONS = World(bronze=(Version(0), Version(1)), crashes=0, swaps=1)
+_MOVED = (Version(has_held=False), Version(1, has_held=False, copies=1))
 
 ALTERNATIVES = (
     Alternative(
@@ -80,6 +82,11 @@ ALTERNATIVES = (
         *("released nowhere", 30, _RELEASED),
     ),
     Alternative(
+        "a load reads which topics moved before it pins Bronze's version",
+        Protocol(pins_before_numbering=False),
+        *("duplicate", 20, World(bronze=_MOVED, crashes=0)),
+    ),
+    Alternative(
         "the MERGE of the watermarks inserts missing rows, also beyond the next load",
         Protocol(advances_past_swaps=True),
         *("loss", 40, _TWO_PARTITIONS),
@@ -119,6 +126,7 @@ def assert_sound(world: World) -> None:
         pytest.param(World(restores=1, has_person=True), id="the watermark table is emptied or put back"),
         pytest.param(World(bronze=TWO_PARTITIONS[:2], crashes=1, swaps=1), id="all tables are taken back"),
         pytest.param(World(bronze=ONE, crashes=0, has_release=True, swaps=1), id="taken back, and a release"),
+        pytest.param(World(bronze=_MOVED, crashes=1), id="the topic moves, and its record is copied"),
     ],
 )
 def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(world: World) -> None:
@@ -141,6 +149,8 @@ def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(world: World) -> Non
         World(bronze=ONE, crashes=0, swaps=1, runners=3),
         World(bronze=ONE, crashes=1, has_release=True, swaps=1),
         World(bronze=TWO_PARTITIONS, crashes=1, swaps=2),
+        World(bronze=(*_MOVED, Version(1)), crashes=1),
+        World(bronze=(Version(), *_MOVED[1:]), crashes=1, has_release=True),
     ],
 )
 def test_nothing_is_lost_twice_or_hangs_in_larger_worlds(world: World) -> None:
@@ -198,6 +208,9 @@ def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
     assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "apply_claim"]
     a_swap_first = ["apply_cutover", "replan_claim", "apply_claim"]
     assert [name for name in calls(steps.finish) if name in named] == a_swap_first
+    assert [name for name in calls(planner.plan) if name in ("pin", "current")] == ["pin", "current"]
+    written = ("carry_out", "write_accepted")
+    assert [name for name in calls(accept_topic.carry_out) if name in written] == list(written)
     reads = ("read", "require_own", "_require_silver", "_require_marks")
     found = [name for name in (*calls(recover.recover)[:2], *calls(recover._recovered)) if name in reads]
     assert list(dict.fromkeys(found)) == list(reads), "watermarks, ledger, Silver: one after another"

@@ -14,15 +14,18 @@ from pyspark.sql import SparkSession
 from bronze import ingest
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.kafka import metadata
-from lakehouse.errors import TopicRecreatedError, UsageError
+from lakehouse.errors import TidemarkError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import bronze_to_silver, medallion
 from silver.load import planner, recover, steps
 from silver.rules import Rules
-from silver.state.request import RecordFilter, Request
+from silver.state.request import RecordFilter, Request, Reset
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, read
 from tests.support.kafka import Sent, add_partitions, delete_topic, send, sequenced
+from tidemark.readers import topics
+from tidemark.readers.status import status, write_status
+from tidemark.readers.why import why, write_why
 
 
 def recreate(servers: str, name: str, partitions: int = 1) -> None:
@@ -35,7 +38,7 @@ def counts(result: dict[str, Any]) -> tuple[int, ...]:
 
 
 def test_a_copied_topic_with_its_old_numbers_is_continued(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, other, servers = topic(), topic(), broker.bootstrap_servers
     job = job_of(spark, run, broker, name, other)
@@ -70,6 +73,35 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     rebuilt = medallion.rebuild(job, is_applied=False, reason="trial", by="ann")
     assert rebuilt["changes"] == []
 
+    again, lakehouse = f"{name}@2", run.lakehouse
+    moved = [{"topic": name, "stored_as": name, "incarnation": 1, "numbering": None}]
+    moved.append({"topic": name, "stored_as": again, "incarnation": 2, "numbering": "same"})
+    assert status("tests", lakehouse)["incarnations"] == moved
+    assert [(row["stored_as"], row["numbering"]) for row in topics.known(lakehouse) if row["topic"] == name] == [
+        *((name, None), (again, "same"))
+    ]
+    first, copied, own = (why(lakehouse, *place) for place in ((name, 0, 49), (again, 0, 49), (again, 0, 110)))
+    assert why(lakehouse, other, 0, 0)["incarnation"] is None
+    assert first["incarnation"] == {**moved[0], "same_offset": [again]}
+    assert (copied["class"], copied["sequence"]) == ("duplicate", 50)
+    assert copied["incarnation"] == {**moved[1], "same_offset": [name]}
+    winners = [tuple(each["winner"][key] for key in ("topic", "offset", "table", "load_seq")) for each in (copied, own)]
+    assert winners == [(name, 49, "silver_records", 1), (again, 109, "silver_records", 3)]
+    with pytest.raises(TidemarkError, match=f"another one has(.|\n)*tidemark why {again} 0 105"):
+        why(lakehouse, name, 0, 105)
+    capsys.readouterr()
+    for each in (first, copied):
+        write_why(each)
+    write_status(status("tests", lakehouse))
+    printed = capsys.readouterr().out
+    for said in (
+        f"this record is of incarnation 1, {name}.\nAnother incarnation has that offset too: `tidemark why {again} 0 49`.\n",
+        f"this record is of incarnation 2, {again}, with the same numbering as the one before.\n",
+        f"The record that was there first: topic {name}, partition 0, offset 49, in silver_records, load 1.\n",
+        f"Topic {name} has several incarnations: now incarnation 2, {again}, with the same numbering as the one before.\n",
+    ):
+        assert said in printed
+
 
 def test_a_log_that_lost_its_end_is_named_so_and_continued(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
@@ -99,6 +131,48 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
     repeated: Any = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([3], (5, 90, 0, 0))
     assert len(read(spark, run, SILVER_RECORDS, "offset")) == 105
+
+
+def test_a_load_knows_the_numbering_that_another_run_accepted_after_it_began(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, servers = topic(), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name)
+    send(servers, name, sequenced(1, 2, 3))
+    load(job)
+    recreate(servers, name)
+    send(servers, name, sequenced(1, 2, 3, 4))
+
+    def after_another_run(*args: Any) -> recover.Recovered:
+        monkeypatch.undo()
+        accept(job, name, numbering="same")
+        medallion.run(job, "bronze")
+        return recover.recover(*args)
+
+    monkeypatch.setattr(recover, "recover", after_another_run)
+    result = {"silver": bronze_to_silver.run(spark, run, job.settings)}  # without the lock on a local folder
+    assert counts(result) == (1, 3, 0, 0)
+
+
+def test_the_same_numbering_is_refused_where_an_epoch_was_declared_by_hand(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, servers = topic(), broker.bootstrap_servers
+    job = job_of(spark, run, broker, name)
+    send(servers, name, sequenced(1, 2))
+    load(job)
+    medallion.decide(job, Request("reset", "a new run", "ann", reset=Reset(name, 0, is_new_epoch=True)))
+    send(servers, name, sequenced(1))
+    assert counts(load(job)) == (1, 0, 0, 0)
+    recreate(servers, name)
+    send(servers, name, sequenced(1, 2, 1))  # a copy: no record says which epoch it is of
+
+    with pytest.raises(UsageError, match="no record carries it") as refused:
+        accept(job, name, numbering="same")
+    assert (refused.value.observed, refused.value.expected) == ("1 streams with a declared epoch", "none")
+    assert [row["cause"] for row in topics.known(run.lakehouse)] == ["begun"]
+    assert accept(job, name, numbering="new")["stored_as"] == f"{name}@2"
+    assert counts(load(job)) == (2, 1, 0, 0)
 
 
 def sent_by(producer: str, *sequences: int, partition: int = 0, epoch: int = 0) -> list[Sent]:

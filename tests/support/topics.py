@@ -16,6 +16,7 @@ class Found(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+    timestamp: int = 0  # milliseconds since 1970
 
     @property
     def position(self) -> tuple[int, int]:
@@ -43,7 +44,7 @@ def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_com
                 if error is None:
                     headers = cast("list[tuple[str, bytes | None]] | None", message.headers()) or []
                     place = message.partition() or 0, message.offset() or 0
-                    found.append(Found(*place, message.key(), message.value(), headers))
+                    found.append(Found(*place, message.key(), message.value(), headers, message.timestamp()[1]))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
                 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -257,23 +258,28 @@ def topic_accept(
     the old one: a record that was accepted before with the same key and value is a duplicate, with other content a collision.
     A number must then name one record of its producer in the whole topic. With a new numbering every record counts as new.
     """
-    from bronze.progress.topic_breaks import NUMBERINGS
     from lakehouse.contracts.bronze import NEW, SAME
     from pipelines import medallion
     from silver.state.request import RecordFilter, Request
     from tidemark.readers import topics
 
-    def ask(found: Break) -> str | None:
-        if not sys.stdin.isatty() or call.as_json:
-            return None
-        typer.echo(f"{found.what} {NUMBERINGS}", err=True)
-        return SAME if typer.confirm("Same numbering?", default=found.is_cut or None, err=True) else NEW
-
+    ask = partial(_ask_numbering, as_json=call.as_json)
     numbering = ask if same_numbering is None else SAME if same_numbering else NEW
     request = Request("accept", *named_reason(reason, by), wanted=RecordFilter(topic=topic))
     with call.job() as job:
         done = medallion.decide(job, request, is_dry_run=dry_run, numbering=numbering)
     call.show(done, topics.write_accepted)
+
+
+def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
+    """Ask on the terminal whether a moved topic has its old numbers; None if nobody can be asked."""
+    from bronze.progress.topic_breaks import NUMBERINGS
+    from lakehouse.contracts.bronze import NEW, SAME
+
+    if as_json or not sys.stdin.isatty():
+        return None
+    typer.echo(f"{found.what} {NUMBERINGS}", err=True)
+    return SAME if typer.confirm("Same numbering?", default=found.is_cut or None, err=True) else NEW
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:

@@ -9,6 +9,7 @@ from lakehouse.contracts.bronze import UNREADABLE
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.escape import printable
 from lakehouse.table import (
     BRONZE_TOPICS,
     GATE_DECISIONS,
@@ -23,6 +24,7 @@ from lakehouse.table import (
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
+from tidemark.readers import topics
 from tidemark.readers.database import ALL
 from tidemark.readers.gate import decided
 
@@ -123,6 +125,7 @@ def status(
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
+            "incarnations": topics.incarnations(rows(topics.KNOWN, BRONZE_TOPICS)),
             **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "grown": _grown(rows(_RULES, SILVER_LOADS)),
@@ -229,6 +232,9 @@ def sentences(found: dict[str, Any]) -> list[str]:
     lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if aside := found.get("kept_aside"):
         lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
+    last = {each["topic"]: each for each in found.get("incarnations", [])}
+    moved = [f"Topic {printable(topic)} has several incarnations: now {topics.in_words(each)}." for topic, each in last.items()]
+    lines += moved[:_MOST_SENTENCES]
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
     if (more := found.get("missing_count", 0) - len(lacking)) > 0:

@@ -4,28 +4,64 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import RECREATED, SAME
+from lakehouse.contracts.bronze import NEW, RECREATED, SAME
 from lakehouse.escape import printable
 from lakehouse.table import BRONZE_TOPICS
 from tidemark.process import output
 from tidemark.readers import database as query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakehouse.table import Lakehouse
 
-_KNOWN = f"""
-    SELECT topic, stored_as, cause, topic_id, lost, known_since, load_seq, reason, accepted_by
-    FROM {BRONZE_TOPICS} ORDER BY topic, incarnation, checkpoint, known_since
-"""  # noqa: S608 -- the table's name is ours
+    Row = dict[str, Any]
+
+KNOWN = f"SELECT * FROM {BRONZE_TOPICS} ORDER BY topic, incarnation, checkpoint, known_since"  # noqa: S608 -- our own table
+"""The rows of `bronze_topics`. A table of 0.2 has no column `numbering`."""
+
+_SHOWN = ("topic", "stored_as", "cause", "numbering", "topic_id", "lost", "known_since", "load_seq", "reason", "accepted_by")
 
 
-def known(lakehouse: Lakehouse) -> list[dict[str, Any]]:
+def known(lakehouse: Lakehouse) -> list[Row]:
     """The rows of `bronze_topics`, ordered by topic and time."""
     with query.connect(lakehouse, [BRONZE_TOPICS]) as tables:
-        return tables.rows(_KNOWN) if BRONZE_TOPICS in tables.names else []
+        rows = tables.rows(KNOWN) if BRONZE_TOPICS in tables.names else []
+    return [{name: _numbering(row) if name == "numbering" else row[name] for name in _SHOWN} for row in rows]
 
 
-def write_known(found: list[dict[str, Any]]) -> None:
+def incarnations(rows: Iterable[Row]) -> list[Row]:
+    """The incarnations of each topic that has several: its names, which one it is, and `numbering`, None for the first.
+
+    >>> begun, again = ({"topic": "t", "stored_as": "t", "incarnation": nth, "cause": "begun"} for nth in (1, 2))
+    >>> rows = [begun, {**again, "stored_as": "t@2", "cause": "recreated"}, {**begun, "topic": "u"}]
+    >>> [tuple(each.values()) for each in incarnations(rows)]
+    [('t', 't', 1, None), ('t', 't@2', 2, 'new')]
+    """
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        named = {name: row[name] for name in ("topic", "stored_as", "incarnation")}
+        known_as = found.setdefault((row["topic"], row["incarnation"]), {**named, "numbering": None})
+        known_as["numbering"] = known_as["numbering"] or _numbering(row)
+    several = {topic for topic, incarnation in found if incarnation > 1}
+    return [each for each in found.values() if each["topic"] in several]
+
+
+def _numbering(row: Row) -> str | None:
+    return (row.get("numbering") or NEW) if row["cause"] == RECREATED else None
+
+
+def in_words(incarnation: Row) -> str:
+    """Name an incarnation, and its numbering if it is not the first.
+
+    >>> in_words({"incarnation": 2, "stored_as": "t@2", "numbering": "same"})
+    'incarnation 2, t@2, with the same numbering as the one before'
+    """
+    how = {SAME: ", with the same numbering as the one before", NEW: ", with a new numbering"}.get(incarnation["numbering"], "")
+    return f"incarnation {incarnation['incarnation']}, {printable(incarnation['stored_as'])}{how}"
+
+
+def write_known(found: list[Row]) -> None:
     """Print the topics as a table, on stdout."""
     if not found:
         output.write("No topic was read yet: `tidemark run` reads the first.")

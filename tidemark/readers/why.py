@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import CRITICAL, REJECTED
 from lakehouse.contracts.silver import (
     ACCEPTED,
@@ -21,6 +22,7 @@ from lakehouse.escape import printable
 from lakehouse.settings.base import nearest
 from lakehouse.table import (
     BRONZE_RECORDS,
+    BRONZE_TOPICS,
     GATE_DECISIONS,
     GATE_RESULTS,
     GOLD_REJECTS,
@@ -33,6 +35,7 @@ from silver.extract import one_record
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
+from tidemark.readers import topics
 from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
@@ -57,6 +60,10 @@ _RECORD = f"""
 _READ = f"""
     SELECT topic, partition, max("offset") AS last_offset FROM {BRONZE_RECORDS} GROUP BY ALL ORDER BY topic, partition
 """  # noqa: S608 -- as above
+_ELSEWHERE = f"""
+    SELECT DISTINCT topic FROM {BRONZE_RECORDS}
+    WHERE list_contains($others, topic) AND partition = $partition AND "offset" = $offset ORDER BY topic
+"""  # noqa: S608 -- as above
 _KEPT = f"""
     SELECT * FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
 """  # noqa: S608 -- as above
@@ -78,17 +85,19 @@ _LOAD = f"""
 _SETTLED = f"""
     SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
 """  # noqa: S608 -- as above
-_WINNER = f"""
-    SELECT "offset", "table", load_seq, timestamp FROM (
-        SELECT "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class FROM {SILVER_RECORDS}
-        WHERE {_AT} AND {_SAME} AND sequence = $sequence
+_FIRST = f"""
+    SELECT topic, partition, "offset", "table", load_seq, timestamp FROM (
+        SELECT topic, partition, "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class
+        FROM {SILVER_RECORDS} WHERE {{at}} AND {_SAME} AND sequence = $sequence
         UNION ALL
-        SELECT first_offset, 'silver_rejects', load_seq, NULL, class FROM {SILVER_REJECTS}
-        WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
+        SELECT topic, partition, first_offset, 'silver_rejects', load_seq, NULL, class
+        FROM {SILVER_REJECTS} WHERE {{at}} AND {_SAME} AND first_sequence = $sequence AND {{is_known}}
     )
     -- A jump that waited was known to the loads of version 0.1 only.
-    ORDER BY "table", class = '{JUMP}', "offset" LIMIT 1
+    ORDER BY "table", class = '{JUMP}', load_seq, "offset" LIMIT 1
 """  # noqa: S608 -- as above
+_WINNER = _FIRST.format(at=_AT, is_known=f"class IN ('{LATE}', '{JUMP}') AND first_offset < $offset")
+_EARLIER_WINNER = _FIRST.format(at="list_contains($earlier, topic)", is_known=f"class = '{LATE}'")
 _GATE = f"""
     SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
         bool_and(success OR severity <> '{CRITICAL}') AS passed
@@ -112,7 +121,7 @@ _ASIDE = f"""
 """  # noqa: S608 -- as above
 
 _ASKED = (
-    *(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS),
+    *(BRONZE_TOPICS, BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS),
     *(GATE_RESULTS, GATE_DECISIONS, GOLD_REJECTS, GOLD_STREAM_HEALTH),
 )
 
@@ -138,8 +147,11 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
             return tables.rows(sql, wanted) if table in tables.names else []
 
         record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
+        known = [each for each in topics.incarnations(rows(topics.KNOWN, BRONZE_TOPICS)) if each["topic"] == plain_topic(topic)]
+        others = [each["stored_as"] for each in known if each["stored_as"] != topic]
+        elsewhere = [row["topic"] for row in rows(_ELSEWHERE, BRONZE_RECORDS, others=others)] if others else []
         if record is None:
-            raise _not_there(topic, partition, offset, rows(_READ, BRONZE_RECORDS))
+            raise _not_there(topic, partition, offset, rows(_READ, BRONZE_RECORDS), elsewhere)
         loads = rows(_LOAD, SILVER_LOADS)
         kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
@@ -151,7 +163,10 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
             aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)
         if found and found["class"] in {DUPLICATE, COLLISION}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence")}
-            winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+            earlier = list(dict(Rules.from_json(load["rules"]).continues).get(topic, ())) if load else []
+            first = rows(_WINNER, SILVER_REJECTS, **same)
+            first = first or (rows(_EARLIER_WINNER, SILVER_REJECTS, **same, earlier=earlier) if earlier else [])
+            winner = next(iter(first), None)
         if found and LATE in {found["class"], found["arrival"]}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence", "load_seq")}
             passed_by = next(iter(rows(_PASSED_BY, SILVER_RECORDS, **same)), None)
@@ -168,8 +183,10 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
     reason = found["reason"] if found else None
     is_unread = is_undecodable or name == INVALID
+    own = next((each for each in known if each["stored_as"] == topic), None)
     fate = {
         **at,
+        "incarnation": own and {**own, "same_offset": elsewhere},
         "timestamp": record["timestamp"],
         "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
         **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
@@ -192,9 +209,16 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     return fate, record
 
 
-def _not_there(topic: str, partition: int, offset: int, read: list[Row]) -> TidemarkError:
-    """Explain why Bronze does not hold a record, by the last offset of each topic and partition."""
+def _not_there(topic: str, partition: int, offset: int, read: list[Row], elsewhere: list[str]) -> TidemarkError:
+    """Explain why Bronze does not hold a record: who has its offset, or the last offset of each topic and partition."""
     where = f"topic {topic}, partition {partition}, offset {offset}"
+    if elsewhere:
+        return TidemarkError(
+            "This incarnation of the topic has no such record; another one has.",
+            where=where,
+            observed=", ".join(elsewhere),
+            next_step=_ask(elsewhere, partition, offset),
+        )
     topics = sorted({row["topic"] for row in read})
     last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
     if not read:
@@ -239,12 +263,23 @@ def write_why(found: Mapping[str, Any]) -> None:
     output.write("\n".join(_sentences(found)))
 
 
+def _ask(names: list[str], partition: int, offset: int) -> str:
+    return ", ".join(f"`tidemark why {printable(name)} {partition} {offset}`" for name in names)
+
+
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     lines = []
-    settled, winner = found["settled"], found["winner"]
+    settled, winner, own = found["settled"], found["winner"], found["incarnation"]
+    if own:
+        lines.append(f"The topic has several incarnations: this record is of {topics.in_words(own)}.")
+    if own and own["same_offset"]:
+        asked = _ask(own["same_offset"], found["partition"], found["offset"])
+        lines.append(f"Another incarnation has that offset too: {asked}.")
     if winner:
-        place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
-        lines.append(f"The record that was there first: {place}.")
+        where = {name: winner[name] for name in ("topic", "partition")}
+        of_topic = "" if where.items() <= found.items() else "topic {topic}, partition {partition}, ".format(**where)
+        place = f"{of_topic}offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        lines.append(f"The record that was there first: {printable(place)}.")
     if found["erased_load_seq"] is not None:
         lines.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
     if found["state"] and found["state"] != RELEASED:

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,10 @@ from typing import Any
 import pytest
 import typer
 
+from bronze.progress.topic_breaks import Break
+from bronze.progress.topic_registry import Topic
 from lakehouse import __version__, errors
+from lakehouse.contracts.bronze import RECREATED
 from lakehouse.errors import AnotherWriterError, GateFailedError, SourceError, TidemarkError, TopicsSkippedError
 from lakehouse.run.lock import locked
 from lakehouse.table import Lakehouse
@@ -28,7 +32,7 @@ from tests.docs.reference import leaves
 from tests.support.small_config import write_config
 from tests.support.watched import Medallion
 from tests.tidemark.conftest import RunCommand
-from tidemark.commands import main
+from tidemark.commands import main, requests
 from tidemark.commands.commands import SECTIONS, app
 from tidemark.commands.tools import group
 from tidemark.process import context
@@ -383,3 +387,23 @@ def test_a_result_is_kept_on_the_volume_of_a_catalog_where_there_is_one(tmp_path
     volume.mkdir()
     once._keep(settings, {"run_id": "r1"})
     assert (volume / "_reports" / "r1.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "new_id", "chosen"), [("y", "b", "same"), ("n", "b", "new"), ("\nn", "b", "new"), ("", "a", "same")]
+)
+def test_a_terminal_is_asked_whether_a_moved_topic_has_its_old_numbers(
+    typed: str, new_id: str, chosen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the same topic id the log was cut: Enter means the same numbering then, and is no answer else."""
+    ours, terminal = pty.openpty()
+    found = Break(Topic("t", 1, "a", 1, {}), RECREATED, new_id)
+    with os.fdopen(terminal, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        os.write(ours, f"{typed}\n".encode())
+        assert requests._ask_numbering(found, as_json=False) == chosen
+        assert requests._ask_numbering(found, as_json=True) is None
+    os.close(ours)
+    asked = capsys.readouterr().err
+    assert f"{found.what} With --same-numbering the new topic continues the old one" in asked
+    assert ("Same numbering? [Y/n]" if new_id == "a" else "Same numbering? [y/n]") in asked
