@@ -24,7 +24,7 @@ from lakehouse.table import (
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
-from tidemark.readers import topics
+from tidemark.readers import topics as topics_read
 from tidemark.readers.database import ALL
 from tidemark.readers.gate import decided
 
@@ -125,7 +125,7 @@ def status(
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
-            "incarnations": topics.incarnations(rows(topics.KNOWN, BRONZE_TOPICS)),
+            "incarnations": topics_read.incarnations(rows(topics_read.KNOWN, BRONZE_TOPICS)),
             **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "grown": _grown(rows(_RULES, SILVER_LOADS)),
@@ -233,7 +233,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
     if aside := found.get("kept_aside"):
         lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
     last = {each["topic"]: each for each in found.get("incarnations", [])}
-    moved = [f"Topic {printable(topic)} has several incarnations: now {topics.in_words(each)}." for topic, each in last.items()]
+    moved = [f"Topic {printable(topic)} has several incarnations: now {topics_read.in_words(each)}." for topic, each in last.items()]
     lines += moved[:_MOST_SENTENCES]
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
