@@ -233,7 +233,9 @@ def sentences(found: dict[str, Any]) -> list[str]:
     if aside := found.get("kept_aside"):
         lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
     last = {each["topic"]: each for each in found.get("incarnations", [])}
-    moved = [f"Topic {printable(topic)} has several incarnations: now {topics_read.in_words(each)}." for topic, each in last.items()]
+    moved = [
+        f"Topic {printable(topic)} has several incarnations: now {topics_read.in_words(each)}." for topic, each in last.items()
+    ]
     lines += moved[:_MOST_SENTENCES]
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
