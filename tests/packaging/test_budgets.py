@@ -11,24 +11,24 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 12_488,
-    "bronze": 2_700,
-    "silver": 6_564,
-    "expectations": 2_367,
-    "gold": 805,
-    "pipelines": 3_146,
-    "tidemark": 5_175,
-    "tidemark/extras": 4_467,
+    "lakehouse": 11_865,
+    "bronze": 3_263,
+    "silver": 6_791,
+    "expectations": 2_284,
+    "gold": 749,
+    "pipelines": 3_053,
+    "tidemark": 5_030,
+    "tidemark/extras": 4_370,
     "jobs": 123,
-    "producer": 1_464,
-    "tests": 31_321,
-    "bench": 4_497,
+    "producer": 1_430,
+    "tests": 32_108,
+    "bench": 4_490,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
 DECISIONS, WORDS_OF_A_DECISION = 35, 250
 DEPENDENCIES = 24
-LOAD_MODULES, LOAD_LINES = 107, 13_122
+LOAD_MODULES, LOAD_LINES = 98, 13_089
 
 
 @pytest.mark.parametrize("folder", BUDGETS)
