@@ -121,7 +121,10 @@ def test_a_topic_that_was_created_again_is_accepted(
     tell(made, "run", "--stage", "bronze")
 
 
-def test_python_runs_decides_and_raises_what_says_so(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
+def test_python_runs_decides_and_raises_what_says_so(
+    spark: SparkSession, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the relative paths of a mapping start
     copy = scenario.copy_to(tmp_path)
     given = {"policies.max_quarantined_share": 1}
 
