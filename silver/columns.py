@@ -1,4 +1,4 @@
-"""Operations on columns of numbers that Arrow lacks, by numpy."""
+"""Numpy operations on columns of numbers that Arrow lacks."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def row_codes(table: pa.Table, names: Sequence[str]) -> Numbers:
 
 
 def share(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
-    """Whether each row has the values of one of some other rows."""
+    """Return for each row whether its values occur in `others`."""
     code = row_codes(pa.concat_tables([rows.select(names), others.select(names)]), names)
     return np.isin(code[: len(rows)], code[len(rows) :])
 
 
 def starts_of(*columns: NDArray[np.integer]) -> Flags:
-    """Where any of the columns differs from the row before; true for the first row."""
+    """Mark each row in which a column differs from the previous row. The first row is marked."""
     starts = np.ones(len(columns[0]), bool)
     starts[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     return starts
 
 
 def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The value of the row before; -1 for the first row."""
+    """Return for each row the value of the previous row; -1 for the first row."""
     before = np.empty_like(column)
     before[:1], before[1:] = NONE, column[:-1]
     return before

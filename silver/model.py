@@ -26,11 +26,11 @@ def by_name(stream: Stream) -> tuple[str, int, bool, str]:
 
 
 BATCH = 10_000
-"""Rows held as Python objects at a time: they are ten times as large as in Arrow."""
+"""How many rows are Python objects at a time: they are ten times as large as in Arrow."""
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of a table, converted some at a time."""
+    """Yield the rows of a table, converted in batches."""
     for batch in table.to_batches(max_chunksize=BATCH):
         yield from batch.to_pylist()
 
@@ -59,7 +59,7 @@ SEGMENT = pa.schema(
     ]
 )
 SETTLED = "settled"
-"""The column of key columns with the class of a record where an earlier incarnation settles it, see `silver.suspects.moved`."""
+"""The key column with the class of a record that an earlier incarnation settles, see `silver.suspects.moved`."""
 REJECT = pa.schema(
     [
         *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
@@ -73,7 +73,7 @@ REJECT = pa.schema(
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the driver decides and compares at a time. Changes what a load costs, never its outcome."""
+    """How much the driver decides and compares at a time. Affects the cost of a load, never its outcome."""
 
     records: int = 2_000_000
     suspects: int = 500_000

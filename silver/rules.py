@@ -56,7 +56,7 @@ class Policy:
 class Reading:
     """How the records of a topic are read.
 
-    Without a producer a stream is a whole partition; without an epoch it is 0; without a payload Silver keeps the raw value.
+    Without a producer a stream is a whole partition; without an epoch, epoch 0; without a payload Silver keeps the raw value.
     `written` is the format of the bytes; None for text and plain JSON.
     """
 
@@ -68,7 +68,7 @@ class Reading:
 
     @classmethod
     def of_config(cls, settings: Settings) -> Reading:
-        """Build it from the config, without the overrides of single topics."""
+        """Build the reading from the config, without the overrides of single topics."""
         value, sources = settings.value, Sources.of(settings)
         payload = Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None
         return Reading(sources.sequence, sources.producer, sources.epoch, payload, sources.written)
@@ -90,22 +90,22 @@ class Reading:
         return self.payload is not None and self.payload.undecodable == "quarantine"
 
     def pinned(self) -> dict[str, Any]:
-        """Return what a claim keeps of it."""
+        """Return the form that a claim stores."""
         kept = asdict(self) | {"written": self.written and self.written.pinned()}
         return {name: value for name, value in kept.items() if value or name not in _OMITTED}
 
 
 @dataclass(frozen=True)
 class Grown:
-    """A topic that got partitions: a record sent again may lie in another one. See docs/rule.md.
+    """A topic that got partitions. A resent record may be in another partition than its first copy. See docs/rule.md.
 
     Attributes:
         before: How many partitions it had.
         partitions: How many it has.
-        numbering: Whether a number names one record of the whole topic, so that records are compared across partitions. None
-            while nothing shows it; then they are not.
-        mark: The highest (epoch, sequence) that is compared; None for any.
-        is_last: Whether the load decides all that was read when the senders knew the partitions: the next load sets the mark.
+        numbering: Whether sequences are unique per topic or per partition. Records are compared across partitions only if they
+            are unique per topic. None if unknown.
+        mark: The highest (epoch, sequence) that is compared; None for no limit.
+        is_last: Whether the load decides all records read before the producers knew the partitions. The next sets the mark.
     """
 
     before: int
@@ -116,7 +116,7 @@ class Grown:
 
     @property
     def shown(self) -> dict[str, object]:
-        """What a run and a status say of it."""
+        """Return the fields that a run and a status show."""
         counts = {"before": self.before, "partitions": self.partitions}
         return {**counts, "numbering": self.numbering, "compared": _COMPARED[self.numbering]}
 
@@ -170,7 +170,7 @@ class Rules(Reading):
         return replace(self, own=(), **next((vars(each) for name, each in self.own if name == plain), {}))
 
     def linked(self, topic: str) -> frozenset[str]:
-        """The other incarnations whose numbering a topic shares, as the tables name them; itself if its partitions share one.
+        """Return the incarnations that share a topic's numbering, by table name; the topic itself if its partitions share one.
 
         >>> Rules(_NONE, continues=(("t@2", ("t",)), ("t@4", ("t@3",)))).linked("t")
         frozenset({'t@2'})
@@ -187,7 +187,7 @@ class Rules(Reading):
     def keeping(self, before: Rules | None) -> Rules:
         """Take over an earlier load's rules for topics that are no longer decided: Silver still holds their records.
 
-        And what it knew of topics that got partitions, unless the config says how these are numbered. Only a plan adds to it.
+        Also keeps what it knew of topics that got partitions, unless the config sets their numbering. Only a plan adds to that.
         """
         if before is None:
             return replace(self, grown=())
@@ -206,7 +206,7 @@ class Rules(Reading):
 
     @property
     def per_topic(self) -> list[tuple[Reading, list[str]]]:
-        """The distinct readings, each with its topics; first the one of topics without settings of their own."""
+        """The distinct readings, each with its topics. The reading of topics without own settings is first."""
         return alike(Reading(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
 
     @property
@@ -232,7 +232,7 @@ class Rules(Reading):
 
     @property
     def of_values(self) -> Rules:
-        """The rules without all but the decoding of values."""
+        """The rules reduced to the decoding of values."""
         own = tuple((topic, Reading(_NONE, payload=each.payload, written=each.written)) for topic, each in self.own)
         return Rules(_NONE, payload=self.payload, written=self.written, own=own)
 

@@ -1,1 +1,1 @@
-"""Silver's tables reconciled with each other and with Bronze. Reads only."""
+"""Reconciles Silver's tables with each other and with Bronze. Read-only."""

@@ -1,4 +1,4 @@
-"""The arrival order of a stream, as deviations from rising by one.
+"""Describe the arrival order of a stream by its deviations from sequences that rise by one.
 
 The vocabulary is that of the article "Testing Producer Deduplication in Apache Kafka and Apache Pulsar": a jump forward (JF) or
 backward (JB) to a number that was not read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
@@ -28,7 +28,7 @@ Kind = Literal["JF", "JB", "DJF", "DJB"]
 
 
 class Rise(NamedTuple):
-    """Consecutive records of a stream whose sequences rise one by one; epoch and sequence are None where none could be read."""
+    """Consecutive records of a stream whose sequences rise by one. Epoch and sequence are None for unreadable records."""
 
     stream: Stream
     first_offset: int
@@ -39,13 +39,13 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True)
 class Jump:
-    """A place where a stream does not go on with the next number.
+    """A place where a stream does not continue with the next number.
 
     Attributes:
         kind: JF, JB, DJF or DJB.
-        block: The number of consecutive records from there on that were read before.
+        block: The number of consecutive repeated records that starts here.
         is_retry: Whether the record has the timestamp of its first copy; None if unknown or set by the broker.
-        is_gap: Whether it goes forward over numbers that were never read.
+        is_gap: Whether it jumps forward over numbers that never arrived.
     """
 
     kind: Kind
@@ -70,10 +70,10 @@ class Jump:
 
 @dataclass
 class Order:
-    """How one stream arrived: records with a readable sequence, repeated ones, and the jumps in offset order.
+    """The arrival order of one stream: its readable records, its repeated records, and its jumps in offset order.
 
     `collisions` are counted in Silver; `missing` are numbers between the lowest and highest of an epoch that were never read;
-    `is_contiguous`, by the policies, says that a missing number was lost.
+    `is_contiguous` means that by policy a missing number is a lost record.
     """
 
     stream: Stream
@@ -92,7 +92,7 @@ class Order:
 def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
     """Find where each stream deviates from rising by one, and count its records and duplicates.
 
-    The chunks hold all records as key columns, those of a partition in the order of their offsets.
+    The chunks hold the key columns of all records, sorted by offset within each partition.
     """
     found: dict[Stream, _Arriving] = {}
     for keys in chunks:
@@ -102,7 +102,7 @@ def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
 
 
 def rises(keys: pa.Table) -> Iterator[Rise]:
-    """Cut each stream's records, in offset order, at each number that is not the next one. Skips replays."""
+    """Split each stream's records, in offset order, where a number is not the next one. Skips replays."""
     rows = sort_keys(keys)
     is_once = starts_of(rows.stream, rows.offset)
     stream, offset, epoch, sequence = (column[is_once] for column in (rows.stream, rows.offset, rows.epoch, rows.sequence))
@@ -112,7 +112,7 @@ def rises(keys: pa.Table) -> Iterator[Rise]:
     starts = np.flatnonzero(starts_of(stream) | ~goes_on)
     records = np.diff(np.append(starts, len(stream)))
     streams = [(topic, partition, producer) for topic, partition, producer in tuples_of(rows.streams, STREAM)]
-    for first in range(0, len(starts), BATCH):  # as Python numbers, some at a time
+    for first in range(0, len(starts), BATCH):  # convert to Python numbers in batches
         some = starts[first : first + BATCH]
         columns = (stream[some], offset[some], epoch[some], sequence[some], records[first : first + BATCH])
         for nth, place, of_epoch, number, count in zip(*(column.tolist() for column in columns), strict=True):
@@ -141,7 +141,7 @@ class _Arriving:
             kind = way[first <= before[1]]
             order.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
             self._is_open = True
-        elif self._is_open:  # behind a record that could not be read, or in the next chunk: the block continues
+        elif self._is_open:  # after an unreadable record, or in the next chunk: the block continues
             order.jumps[-1] = replace(order.jumps[-1], block=order.jumps[-1].block + block)
         self._is_open = self._is_open and block == rise.records
         order.received += rise.records
@@ -158,7 +158,7 @@ class _Arriving:
 
 
 class _Seen:
-    """The numbers that were read, as ranges that neither touch nor overlap."""
+    """The numbers read so far, as ranges that neither touch nor overlap."""
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
@@ -180,7 +180,7 @@ class _Seen:
     def add(self, first: int, last: int) -> int:
         """Add a range; return how many of its numbers are new."""
         low = bisect_right(self.lasts, first - 2)  # the first range that it overlaps or touches
-        high = bisect_right(self.firsts, last + 1)  # one past the last of them
+        high = bisect_right(self.firsts, last + 1)  # one past the last such range
         firsts, lasts = self.firsts[low:high], self.lasts[low:high]
         known = sum(max(0, min(last, end) - max(first, start) + 1) for start, end in zip(firsts, lasts, strict=True))
         self.firsts[low:high], self.lasts[low:high] = [min([first, *firsts])], [max([last, *lasts])]

@@ -1,4 +1,4 @@
-"""The ledger checked against itself, and the rejects against the ledger. Pure, on few rows."""
+"""Check the ledger for consistency, and the rejects against the ledger. Pure, on few rows."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
 
 
 def chain(ledger: Sequence[Row], pipeline: str, *, first: int = 1) -> Iterator[Violation]:
-    """Check that all loads are one pipeline's, and that each starts where the one before it ended.
+    """Check that all loads belong to one pipeline, and that each load starts where the previous one ended.
 
-    Loads are numbered without gaps, except those that a restore or rebuild rolled back. The rows come in the order of loads.
+    Load numbers have no gaps, except for loads that a restore or rebuild rolled back. The rows must be sorted by load.
     """
     yield from loads_are_there(ledger, max((row["load_seq"] for row in ledger), default=0), first=first)
     bronze_version = -1
@@ -111,7 +111,7 @@ def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
 
 
 def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
-    """Check the rejects of each class, and those each load settled, against the ledger. `found`: `row_summaries.rejects`."""
+    """Compare the rejects per class, and those that each load settled, with the ledger. `found`: `row_summaries.rejects`."""
     expected: Counter[tuple[bool, int, str]] = Counter()  # whether it counts what a load settled, the load, the place
     listed: Counter[tuple[bool, int, str]] = Counter()
     kinds = {row["load_seq"]: row["kind"] for row in ledger}

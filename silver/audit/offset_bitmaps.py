@@ -1,10 +1,10 @@
 """Compare the tables by Kafka offset, one bitmap word of 64 offsets at a time. Pure.
 
-Each table is reduced to a row per word: its rows, its offsets as bits, and a hash of its content. That is exact for the
-offsets, misses a changed record once in 2^64, and joins few narrow rows. Columns begin with the letter of their table:
+Each table is aggregated to one row per word: row count, offsets as bits, content hash. Offsets are compared exactly; one
+changed record in 2^64 is missed. The join has few narrow rows. A column name starts with the letter of its table:
 
-- b: Bronze, up to the last decided offset; s: Silver; r: rejects (offset ranges that may cover other producers' offsets) - p:
-Silver's rows of published loads; g: gold_records; l: gold_latest
+- b: Bronze, up to the last decided offset; s: Silver; r: rejects (offset ranges that may cover other producers' offsets)
+- p: Silver's rows of published loads; g: gold_records; l: gold_latest
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MOST_WORDS = 20_000
 
 
 def content_hash(columns: Sequence[str], *, of: str = "offset") -> Column:
-    """Hash some columns, null other than empty, together with the offset, or with a hash of other columns."""
+    """Hash some columns together with the offset, or with a hash of other columns. Null and empty hash differently."""
     return F.xxhash64(of, *(part for name in columns for part in (F.col(name).isNull(), F.col(name))))
 
 
 def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
     """Aggregate rows by word, for one or more tables in one pass.
 
-    `hashes` has the hash of a row by its table: 0 if its content is not compared, null if the table lacks it.
+    `hashes` maps each table to the hash of a row: 0 if its content is not compared, null if the table lacks the row.
     """
     named = [
         column
@@ -59,8 +59,8 @@ def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
 
 
 def rejects_by_word(rejects: DataFrame) -> DataFrame:
-    """Aggregate the offsets of `silver_rejects` by word: all in a block's range, but for released ones, which are in Silver."""
-    # Merged, because the blocks of interleaved producers each span nearly all offsets.
+    """Aggregate the offsets of `silver_rejects` by word, with all offsets in a block's range. Skips released rejects."""
+    # Merge the ranges: with interleaved producers each block spans nearly all offsets.
     out = interval_join.merged(rejects.where(F.col("state") != RELEASED))
     spanned = out.withColumn("word", F.explode(F.sequence(word("first_offset"), word("last_offset"))))
     start = F.call_function("shiftleft", F.col("word"), F.lit(WORD_BITS))
@@ -74,7 +74,7 @@ def rejects_by_word(rejects: DataFrame) -> DataFrame:
 
 
 def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
-    """Add `is_kept` to Bronze's records: whether Silver, as `by_word` returns it under `s`, holds the offset."""
+    """Add `is_kept` to Bronze's records: whether Silver holds the offset. `silver` is the result of `by_word` for `s`."""
     known = silver.select(*(F.col(name).alias(f"kept_{name}") for name in _PLACE), "s_bits")
     same = (
         (records["topic"] == known["kept_topic"])
@@ -88,9 +88,9 @@ def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
 def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:
     """Compare the words of all tables. If producers share a partition's offsets, a reject's range may cover kept records.
 
-    Returns a row per partition, whose `word` is null, then the first words with a problem. Columns: topic, partition, word;
-    offsets, Bronze's distinct ones; doubled, words with a repeated offset, whose content is not compared; silver and gold,
-    rows; and a bitmap of the offsets for each of `_problems`.
+    Returns one row per partition with a null `word`, then the first words with a problem. Columns: topic, partition, word;
+    offsets (distinct, in Bronze); doubled (words with a repeated offset, whose content is not compared); silver and gold
+    (row counts); and a bitmap of offsets for each of `_problems`.
     """
     joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), words)
     names = [name for name in _COLUMNS if name in joined.columns]

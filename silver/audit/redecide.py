@@ -1,4 +1,4 @@
-"""A load decided again, from Bronze by its offsets, and compared with the ledger and the rejects. Reads only.
+"""Decide a load again from Bronze by offset, and compare the result with the ledger and the rejects. Read-only.
 
 An offset's bytes never change, so compaction and lost versions of Bronze do not matter. Replays are not counted again: it is
 unknown which load read the second copy.
@@ -55,8 +55,8 @@ def redecide_load(
 ) -> Iterator[Violation]:
     """Decide a load again; yield its differences from the ledger and the rejects. Skips operators' requests.
 
-    `claim` are the load's ledger rows with their rules, `before` the watermarks by the ledger, and `tables` has `bronze`,
-    `silver` and `rejects` at one version.
+    `claim` holds the load's ledger rows with their rules, `before` the watermarks before the load, from the ledger. `tables`
+    has `bronze`, `silver` and `rejects`, each at one version.
     """
     decided = [row for row in claim if row["records"] > row[REPLAY]]
     if not decided or claim[0]["kind"] != RECORDS:
@@ -105,9 +105,9 @@ def _other_outcomes(
 
 
 def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) -> Iterator[Violation]:
-    """Compare the load's rows of `silver_rejects`, as it left them, with those decided now.
+    """Compare the load's rows of `silver_rejects`, in their state after the load, with the rows decided now.
 
-    Blocks of a kind are compared by their sum, because an offset that Bronze held twice cuts a block.
+    Compares the total of all blocks of a class, because an offset that Bronze held twice splits a block.
     """
     found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
     by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
@@ -126,7 +126,7 @@ def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) ->
 
 
 def _sum(blocks: list[Row]) -> tuple[object, ...] | None:
-    """What blocks cover together: the first and last offset and sequence, and how many records."""
+    """Return the range that blocks cover together: first and last offset and sequence, and the number of records."""
     if not blocks:
         return None
     first, last = min(blocks, key=itemgetter("first_offset")), max(blocks, key=itemgetter("last_offset"))

@@ -1,4 +1,4 @@
-"""Summaries of Silver's tables, in few rows, each in one narrow pass. Pure: nothing is read or written here."""
+"""Small summaries of Silver's tables, each in one pass over few columns. Pure: reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def kept(records: DataFrame) -> DataFrame:
-    """Sum up Silver's rows by stream and load, as `lakehouse.reconcile` takes them."""
+    """Sum up Silver's rows by stream and load, in the form that `lakehouse.reconcile` expects."""
     ordinal = F.when(F.col("epoch").isNotNull() & F.col("sequence").isNotNull(), F.struct("epoch", "sequence"))
     return records.groupBy(*STREAM, "load_seq").agg(
         F.count(F.lit(1)).alias("rows"),
@@ -24,7 +24,7 @@ def kept(records: DataFrame) -> DataFrame:
 
 
 def repeated(records: DataFrame) -> DataFrame:
-    """Find the bitmap words of 64 sequences in which Silver has more rows than sequences: few rows are shuffled."""
+    """Find the bitmap words of 64 sequences in which Silver has more rows than distinct sequences. Shuffles few rows."""
     words = records.groupBy(*STREAM, "epoch", word("sequence").alias("word")).agg(
         F.count(F.lit(1)).alias("rows"),
         F.bit_count(F.bit_or(bit(F.col("sequence")))).cast("bigint").alias("sequences"),
@@ -41,7 +41,7 @@ def rejects(rows: DataFrame, finished: int) -> DataFrame:
 
 
 def as_of(rejects: DataFrame, finished: int) -> DataFrame:
-    """Return the rejects of the loads up to `finished`, in the state in which that load left them."""
+    """Return the rejects of the loads up to `finished`, in their state after that load."""
     is_later = F.coalesce(F.col("settled_load_seq") > finished, F.lit(False))
     known = rejects.where(F.col("load_seq").isNull() | (F.col("load_seq") <= finished))
     return known.withColumns(

@@ -1,4 +1,4 @@
-"""Decides the class of each record of a load, except that suspects are left to `silver.suspects`.
+"""Decides the class of each record of a load; `silver.suspects` then classifies the suspects.
 
-The entry is `kernel.Decision`. `decision` says what becomes of the segments.
+The entry is `kernel.Decision`. `decision` converts segments to rejects and ledger totals.
 """

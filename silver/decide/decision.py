@@ -1,4 +1,4 @@
-"""What decided segments mean for the ledger, the rejects and the copy."""
+"""Convert decided segments to the inputs of the ledger, the rejects and the copy into Silver."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 PLACE = ("topic", "partition", "offset")
 _OF_MANY = pa.array([DUPLICATE, REPLAY, SUSPECT])
-"""The classes of which a segment may be a block of several records."""
+"""The classes whose segments may be blocks of several records."""
 
 
 def summed(found: pa.Table) -> pa.Table:
-    """Merge the segments of each stream, epoch and class into one: few, however many blocks there are."""
+    """Merge the segments of each stream, epoch and class into one, which keeps the result small."""
     ends = {"first": "min", "last": "max"}
     how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records", "jumps_forward", "jumps_backward")}
     grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate([*how.items()])
@@ -34,23 +34,23 @@ def summed(found: pa.Table) -> pa.Table:
 
 
 def summary(found: pa.Table) -> Iterator[Segment]:
-    """Yield the segments of `summed`, one after another."""
+    """Yield the merged segments of `summed`."""
     for topic, partition, producer, *others, _ in tuples_of(found, SEGMENT.names):
         yield Segment((topic, partition, producer), *others)
 
 
 class Whole:
-    """The segments of a load, as if it had been decided in one chunk.
+    """Joins the segments of all chunks. The result equals a decision in one chunk.
 
     Attributes:
-        rest: The segments that a further chunk may continue: those of the last chunk, and of other streams in its partition.
+        rest: The segments that the next chunk may continue: those of the last chunk, and of other streams in its partition.
     """
 
     def __init__(self) -> None:
         self.rest = SEGMENT.empty_table()
 
     def add(self, found: pa.Table) -> pa.Table:
-        """Take the segments of the next chunk, see `silver.decide.kernel.Decided`; return those that no chunk continues."""
+        """Add the segments of the next chunk, see `silver.decide.kernel.Decided`. Return those that no later chunk extends."""
         before, goes_on = self.rest, found["goes_on"].to_numpy()
         found = found.select(SEGMENT.names)
         if not before.num_rows:
@@ -71,7 +71,7 @@ class Whole:
 
 
 def late_places(found: pa.Table, rules: Rules) -> pa.Table:
-    """Topic, partition and offset of the late records that Silver accepts."""
+    """Return topic, partition and offset of the late records that Silver accepts."""
     late = found.filter(_is_late(found, rules, "accept"))
     return late.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
 
@@ -83,7 +83,7 @@ def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
 
 
 def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
-    """The segments that are kept out of Silver, as rows of `silver_rejects`."""
+    """Return the segments kept out of Silver, as rows of `silver_rejects`."""
     is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
     out = found.filter(pc.invert(is_kept))
     is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))

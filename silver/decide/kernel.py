@@ -1,12 +1,12 @@
-"""Decide key columns: the class of each record, as segments. Pure, on Arrow and numpy, whatever the shape of the numbers.
+"""Decide the class of each record from its key columns, and return segments. Pure, on Arrow and numpy.
 
 Rule: docs/rule.md. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
 stream's watermark and above every earlier one of the load. Others of the same epoch are suspects, see `silver.suspects`.
-A record that an earlier incarnation of the topic settles has its class already, and no other record is decided by it.
+A record that an earlier incarnation of the topic settles already has its class. It affects no other record.
 
-The columns are sorted by stream and offset once. A running maximum of each stream then decides all records at once: the values
-are replaced by their ranks, and each stream's ranks begin above those of the stream before. A jump raises no watermark,
-which no running maximum can decide. So a stream with a step above its topic's `max_jump` is decided one record after another.
+The columns are sorted once by stream and offset. One running maximum then decides the records of all streams: it runs over
+ranks, and each stream's ranks start above those of the previous stream. A jump does not raise the watermark, so a running
+maximum cannot decide it. A stream with a step above its topic's `max_jump` is therefore decided record by record.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _SMALL = 2**16
 
 
 class Position(NamedTuple):
-    """Where a stream is before its next record; -1 for what there is not.
+    """The state of a stream before its next record; -1 for a missing value.
 
     Attributes:
         epoch: The epoch of its watermark.
         sequence: The sequence of its watermark.
-        before_epoch: The epoch of the record before, or of the watermark; a replay or invalid record does not count.
-        before_sequence: Its sequence.
-        last_offset: The offset of the record before, whatever its class.
-        last_kind: Its class, as an index of this module.
+        before_epoch: The epoch of the previous record that is neither a replay nor invalid, else of the watermark.
+        before_sequence: The sequence of that record or watermark.
+        last_offset: The offset of the previous record of any class.
+        last_kind: The class of the previous record, as an index of this module.
     """
 
     epoch: int = NONE
@@ -61,20 +61,20 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """A chunk of records that was decided.
+    """The decision of one chunk of records.
 
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects, or of duplicates, of an epoch whose sequences rise. And `goes_on`: whether it continues the last block of
-            its stream in the chunk before.
+            suspects, or of duplicates, of an epoch whose sequences rise. `goes_on` is whether it continues the
+            last block of its stream in the previous chunk.
         gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
             last_sequence.
-        suspects: The suspects: the key (stream, epoch and sequence) and the offset of each, and the first one of its block.
-        originals: The accepted records of the chunk that share a key with a suspect of it; key and offset.
+        suspects: One row per suspect: its key (stream, epoch and sequence), its offset, and the first offset of its block.
+        originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
         out: Topic, partition and offset of the records that are neither accepted nor replays.
-        replays: The same of the replays.
-        after: The position of each of the chunk's streams after it: the stream, and the fields of `Position`.
+        replays: Topic, partition and offset of the replays.
+        after: The position of each stream after the chunk: the stream, and the fields of `Position`.
     """
 
     segments: pa.Table
@@ -98,11 +98,11 @@ def decide(
 
     Args:
         keys: A row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem. Texts may be
-            dictionaries. Epoch and sequence are 0 or more, or null. Perhaps `settled`.
+            dictionaries. Epoch and sequence are 0 or more, or null. `settled` is optional.
         watermarks: The watermark of each stream that has one.
         rules: The rules: each topic's `max_jump`, and whether it is contiguous.
-        declared: The declared epoch of each stream that has one: it replaces those that were read.
-        positions: Where streams are that have records in an earlier chunk.
+        declared: The declared epoch of each stream that has one. It replaces the epochs read from the records.
+        positions: The positions of streams that have records in an earlier chunk.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
@@ -155,11 +155,11 @@ def decide(
 class Decision:
     """The decision of a load, chunk by chunk.
 
-    A partition's records come in the order of their offsets: whole, or in consecutive chunks.
+    Each partition comes in the order of its offsets, in one chunk or in consecutive chunks.
 
     Attributes:
         rules: The rules of the load.
-        continued: The partitions of the last chunk that had records in the chunk before, and their last offset there.
+        continued: The partitions of the last chunk that had records in the previous chunk, with their last offset there.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -169,8 +169,8 @@ class Decision:
         self._after: pa.Table | None = None
 
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
-        """Decide a chunk, see `decide`; of the watermarks those of its streams count."""
-        if (after := self._after) is not None:  # only its partitions may go on in this chunk
+        """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
+        if (after := self._after) is not None:  # only its partitions may continue in this chunk
             moved = dict(zip(tuples_of(after, STREAM), map(Position._make, tuples_of(after, Position._fields)), strict=True))
             partitions = {stream[:2] for stream in moved}
             self._positions = {stream: each for stream, each in self._positions.items() if stream[:2] in partitions} | moved
@@ -221,7 +221,7 @@ class Rows(NamedTuple):
 def _classes(
     stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known, max_step: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int8], Numbers, Numbers]:
-    """The class of each record that counts; and the highest accepted (epoch, sequence) before it, -1 where there is none."""
+    """Return the class of each counted record, and the highest accepted (epoch, sequence) before it, -1 if none."""
     base_epoch, is_first = known.epoch[stream], starts_of(stream)
     highest_epoch = np.maximum(_running_max(is_first, epoch), base_epoch)
     before_epoch = np.where(is_first, base_epoch, before_of(highest_epoch))
@@ -243,7 +243,7 @@ def _classes(
 
 
 def _one_by_one(ordinals: Iterable[Ordinal], mark: Ordinal, max_jump: int) -> Iterator[tuple[int, int, int]]:
-    """Decide the records of a stream one after another; yield each one's class, and the watermark before it."""
+    """Decide a stream record by record. Yield the class of each record and the watermark before it."""
     for epoch, sequence in ordinals:
         highest_epoch, highest = mark
         if epoch < highest_epoch:
@@ -277,7 +277,7 @@ def _running_max(is_first: Flags, value: Numbers) -> Numbers:
 
 
 class _Classified(NamedTuple):
-    """Records with their classes, and 1 for those that jump forward or backward, to be summed up."""
+    """Records with their classes, and with 0 or 1 for jumps forward and backward, to be summed."""
 
     rows: Rows
     kind: NDArray[np.int8]
@@ -285,7 +285,7 @@ class _Classified(NamedTuple):
     backward: Numbers
 
     def accepted(self) -> pa.Table:
-        """A segment for the accepted records of each stream and epoch."""
+        """Return one segment per stream and epoch, of its accepted records."""
         those = np.flatnonzero(self.kind == _ACCEPTED)
         starts = np.flatnonzero(starts_of(self.rows.stream[those], self.rows.epoch[those]))
         lasts = lasts_of(starts, len(those))
@@ -294,7 +294,7 @@ class _Classified(NamedTuple):
         return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps, goes_on=goes_on)
 
     def goes_on(self, is_first: Flags, known: _Known) -> Flags:
-        """Whether each record continues the block of the one before."""
+        """Return for each record whether it continues the block of the previous record."""
         rows, kind = self.rows, self.kind
         pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
@@ -303,7 +303,7 @@ class _Classified(NamedTuple):
         return found
 
     def blocks(self, is_start: Flags, goes_on: Flags) -> pa.Table:
-        """A segment for each block of other records."""
+        """Return one segment per block of the other records."""
         others = np.flatnonzero(self.kind != _ACCEPTED)
         starts = np.flatnonzero(is_start[others])
         lasts = lasts_of(starts, len(others))
@@ -312,7 +312,7 @@ class _Classified(NamedTuple):
         return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps, goes_on=goes_on[firsts])
 
     def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
-        """The sequences between some records that count, if they were accepted, and the highest before them."""
+        """Return the sequences that accepted records skip. `highest` is the highest accepted sequence before each record."""
         epoch, sequence = self.rows.epoch[counted], self.rows.sequence[counted]
         is_gap = (self.kind[counted] == _ACCEPTED) & (epoch == highest_epoch) & (_step(sequence, highest) > 1)
         numbers = {
@@ -334,7 +334,7 @@ class _Classified(NamedTuple):
         return self._keys(suspects).append_column("block", pa.array(rows.offset[block])), self._keys(originals)
 
     def places(self, which: Flags) -> pa.Table:
-        """Topic, partition and offset of some records."""
+        """Return topic, partition and offset of some records."""
         of_stream = self.rows.streams.select(["topic", "partition"]).take(pa.array(self.rows.stream[which]))
         return of_stream.append_column("offset", pa.array(self.rows.offset[which]))
 
@@ -344,7 +344,7 @@ class _Classified(NamedTuple):
         return _with(rows.streams.take(pa.array(rows.stream[which])), numbers)
 
     def after(self, counted: Numbers, known: _Known) -> pa.Table:
-        """The position of each stream behind its last record."""
+        """Return the position of each stream after its last record."""
         rows = self.rows
         last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
         found = {"last_offset": rows.offset[last], "last_kind": self.kind[last].astype(np.int64)}
@@ -352,7 +352,7 @@ class _Classified(NamedTuple):
         for names, those in ((("epoch", "sequence"), accepted), (("before_epoch", "before_sequence"), counted)):
             for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
                 found[name] = getattr(known, name).copy()
-                found[name][rows.stream[those]] = column[those]  # of a stream's records the last one is written last
+                found[name][rows.stream[those]] = column[those]  # the last record of a stream is written last
         return _with(rows.streams, {name: found[name] for name in Position._fields})
 
     def _segments(  # noqa: PLR0913 -- the columns that are not those of the first or last record
@@ -379,7 +379,7 @@ class _Classified(NamedTuple):
 
 
 def sort_keys(keys: pa.Table) -> Rows:
-    """Records as columns, sorted by stream and offset."""
+    """Convert records to columns, sorted by stream and offset."""
     stream, streams = _streams(keys)
     offset, epoch, sequence = (filled(keys[name]) for name in ("offset", "epoch", "sequence"))
     problem, problems = codes(keys["problem"])
@@ -396,7 +396,7 @@ def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
     """The number of each record's stream; and the streams in their order."""
     number = row_codes(keys, STREAM)
     first = np.empty(int(number.max(initial=NONE)) + 1, np.int64)
-    first[number[::-1]] = np.arange(len(keys))[::-1]  # of a stream's records the first one is written last
+    first[number[::-1]] = np.arange(len(keys))[::-1]  # the first record of a stream is written last
     streams = pa.table({name: _text(keys[name].take(pa.array(first))) for name in STREAM})
     order = pc.sort_indices(streams, [(name, "ascending") for name in STREAM]).to_numpy()
     nth = np.empty(len(order), np.int64)
@@ -405,14 +405,14 @@ def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
 
 
 def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], positions: Mapping[Stream, Position]) -> _Known:
-    """Where each stream is: behind an earlier chunk, or at its watermark."""
+    """Return the position of each stream: after an earlier chunk, otherwise its watermark."""
     none = (NONE, NONE)
     found = [positions.get(stream) or Position(*(watermarks.get(stream, none) * 2)) for stream in streams]
     return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
 
 
 def _before_each(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
-    """The epoch and sequence of the record before each one that counts."""
+    """Return the epoch and sequence of the record before each counted record."""
     starts = starts_of(stream)
     pairs = ((known.before_epoch, epoch), (known.before_sequence, sequence))
     before, last = (np.where(starts, of_stream[stream], before_of(column)) for of_stream, column in pairs)
@@ -420,7 +420,7 @@ def _before_each(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Kno
 
 
 def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
-    """How far a sequence is above another one; only for those that are."""
+    """Return by how much a sequence exceeds another one. Defined only where it does."""
     return sequence.astype(np.uint64) - before.astype(np.uint64)
 
 
@@ -433,7 +433,7 @@ def _numbers(values: Sequence[object]) -> Numbers:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column's values, where they are in a dictionary."""
+    """Return the values of a column that may be a dictionary."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

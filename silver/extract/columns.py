@@ -1,6 +1,6 @@
 """Producer, epoch, sequence and problem of Bronze's records, from Bronze's columns or the bytes.
 
-Bronze extracts at ingest and notes its sources' fingerprint. A row with another fingerprint is extracted here.
+Bronze extracts at ingest and stores the fingerprint of its sources. Rows with another fingerprint are extracted here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
     """Add producer (string), epoch and sequence (bigint) and problem (string), as the rules read them from Bronze's records.
 
-    If only the value could not be decoded, and the rules quarantine that, the problem is `value_undecodable`. Rows without a
+    The problem is `value_undecodable` if only the value is at fault and the rules quarantine such records. Rows without a
     fingerprint keep Bronze's columns (see `are_current`). ConfigError if a custom extractor cannot be imported.
     """
     read = _read(records, rules.sources)
@@ -40,12 +40,12 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
-    """Return the columns `NARROW`, reading no others than necessary."""
+    """Return the columns `NARROW`. Reads as few columns as possible."""
     return sequenced(records, rules).select(*NARROW)
 
 
 def are_current(records: DataFrame, rules: Rules) -> bool:
-    """Whether Bronze read all of these records by the sources of these rules: then drop the fingerprint for `sequenced`."""
+    """Whether Bronze extracted all records with the sources of these rules. If so, drop the fingerprint for `sequenced`."""
     if FINGERPRINT not in records.columns or rules.sources.is_left_to_silver:
         return False
     wanted = F.coalesce(fingerprint(rules.sources), F.lit(""))
@@ -54,7 +54,7 @@ def are_current(records: DataFrame, rules: Rules) -> bool:
 
 
 def keys_are_current(keys: pa.Table, rules: Rules) -> bool:
-    """Whether the same holds for rows on the driver, with topic and fingerprint."""
+    """Same as `are_current`, for rows on the driver with topic and fingerprint."""
     for read in keys.group_by(["topic", FINGERPRINT]).aggregate([]).to_pylist():
         sources = rules.sources.of_topic(read["topic"])
         if sources.is_left_to_silver or read[FINGERPRINT] != sources.fingerprint:
@@ -78,7 +78,7 @@ def _read(records: DataFrame, sources: Sources) -> DataFrame:
     if sources.is_left_to_silver:
         return extract(from_bytes(records), sources)
     is_current = F.coalesce(F.col(FINGERPRINT) == fingerprint(sources), F.lit(False))
-    # The steps of an extraction run on every row, also where their result is not taken: they get nothing to read there.
+    # Spark extracts from every row, even where the result is unused. Those rows get null inputs, which are cheap.
     inputs = columns_read(sources)
     kept = {name: F.col(f"_kept_{name}") for name in (*inputs, *EXTRACTED)}
     emptied = records.withColumns({f"_kept_{name}": F.col(name) for name in kept})

@@ -1,4 +1,4 @@
-r"""Decodes JSON into the types of a schema: what a type holds without loss, and nothing else.
+r"""Decodes JSON into the types of a schema. Accepts only values that their type holds without loss.
 
 Spark's `from_json` silently rounds decimals, takes a date from any number, turns large numbers into infinity, wraps a TINYINT
 around at 128, and writes fractions as doubles where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose
@@ -31,7 +31,7 @@ _MOMENTS = ("TIMESTAMP", "TIMESTAMP_NTZ")
 _PARSED_AS = {"DECIMAL": "VARIANT", **dict.fromkeys(_MOMENTS, "VARIANT"), "DATE": "STRING", "TINYINT": "SMALLINT"}
 _MOST_CHARACTERS = 1_000
 
-_STRINGS = r'"(?:[^"\\]++|\\.)*+"'  # possessive: anything else recurses, and a long string overflows the stack
+_STRINGS = r'"(?:[^"\\]++|\\.)*+"'  # possessive, because other quantifiers recurse: a long string overflows the stack
 _POWER = r"\A[+-]?(?=[0-9.]*[0-9])[0-9]*\.?[0-9]*[eE][+-]?[0-9]{1,3}\z"
 _PRECISE_POWER = r"\A[+-]?[0-9.]{1,16}[eE]|\A[+-]?[0-9.]{1,17}\z"
 """A number of at most 15 digits, which a double keeps; two decimal places may be `.0`."""
@@ -47,7 +47,7 @@ _LOOKS_REWRITTEN = r'(?s)\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{].*(?:[0-9]\.[0-9
 class Check(NamedTuple):
     """A check of values of some types, at any depth; null passes.
 
-    `concerns` makes no Column, as each level of a type would double their number.
+    `concerns` builds no Column, because each level of a type would double the number of Columns.
     """
 
     concerns: Callable[[Type], bool]
@@ -71,7 +71,7 @@ class Check(NamedTuple):
 
 
 def is_far_out(found: Column, kind: Type) -> Column:
-    """Whether a value violates the schema, or exceeds what all readers can hold."""
+    """Whether a value violates the schema, or is outside the range that all readers support."""
     if kind.kind == "struct":
         lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
         return found.isNotNull() & reduce(or_, lacking)
@@ -102,7 +102,7 @@ def parse(text: Column, schema: Type) -> Column:
 
 
 def is_read(parsed: Column, text: Column, schema: Type) -> Column:
-    """Whether a text is one JSON document, each of whose values its type holds without loss. Null means no."""
+    """Whether a text is one JSON document whose values fit their types without loss. Null means no."""
     found = json_strictness.document(parsed)
     is_of_schema = json_strictness.is_document(parsed, text) & found.isNotNull()
     return is_of_schema & ~_losses(text).any_in(found, schema) & ~_is_any_rewritten(found, text, schema)

@@ -1,4 +1,4 @@
-"""One record read on the driver, by the rules of Spark's extraction: to explain a record, not to decide it."""
+"""Read one record on the driver, by the rules of Spark's extraction. Explains a record; never decides it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TAKES = {
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Return producer, epoch and sequence, from Bronze if it read them all; None for what only Spark can read."""
+    """Return producer, epoch and sequence, from Bronze if it extracted them; None for values that only Spark can read."""
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
     rules = rules.of_topic(record["topic"])
@@ -52,9 +52,9 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
 
 
 def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str | None:
-    """Return the field of a JSON value that is not of its type, or what the value is instead of JSON; None if unknown.
+    """Describe the field of a JSON value that has a wrong type, or a value that is not JSON; None if unknown.
 
-    `reason` is why the record is invalid; None for one whose value was accepted as undecodable.
+    `reason` is why the record is invalid. It is None for an accepted record with an undecodable value.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
@@ -77,7 +77,7 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
 
 
 def misfit(value: bytes, schema: Type) -> str | None:
-    """Return the first field that is not of its type, and its kind of value; None if there is none.
+    """Return the first field with a wrong type, and the kind of its value; None if all fields fit.
 
     >>> from lakehouse.settings import payload_schema
     >>> schema = payload_schema.of("id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>")
@@ -91,7 +91,7 @@ def misfit(value: bytes, schema: Type) -> str | None:
 
 
 def instead_of_object(record: Record) -> str | None:
-    r"""Return what a value is that is not a JSON object; None if it is one.
+    r"""Describe a value that is not a JSON object; None for an object.
 
     >>> instead_of_object(Record(b"\xef\xbb\xbf{}")), instead_of_object(Record(b'"{\\"seq\\": 1}"'))
     ('it begins with a byte order mark', 'text that holds JSON')
@@ -103,7 +103,7 @@ def instead_of_object(record: Record) -> str | None:
 
 
 def unread(source: Source, problem: str | None, value: bytes | None) -> str | None:
-    r"""Return why a value has no part at a JSON path; None if the value does not explain it.
+    r"""Explain why a JSON path finds nothing in a value; None if the value does not explain it.
 
     >>> from lakehouse.extract.sources import Source
     >>> unread(Source("json", "$.seq"), "missing", b'[{"seq": 1}]')

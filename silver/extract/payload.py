@@ -1,13 +1,13 @@
-"""Decodes values; the one place that determines whether a value is undecodable.
+"""Decodes values. Only this module determines whether a value is undecodable.
 
 `decoded` adds two columns to records: `payload`, and `undecodable`, null for a decoded or null value, otherwise the reason:
 
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
 - `value_not_utf8`: not valid UTF-8.
 - `value_not_of_schema`: not JSON, a wrong type, a missing NOT NULL field, a value that its type does not hold, a duplicate key
-  in a MAP, a schema without the fields' types. Behind a schema registry: a value without its prefix.
+  in a MAP, a schema without the fields' types. With a schema registry: a value without its prefix.
 
-Any input yields a payload or a reason, quickly, and the same one whenever it is decoded.
+Any input quickly yields a payload or a reason. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class _Kind:
 
     @property
     def parsed(self) -> str:
-        """Name the column of what was parsed: a struct of the schema's fields and CORRUPT."""
+        """Name the column with the parsed struct: the schema's fields and CORRUPT."""
         return f"_parsed_{self.number}"
 
 
 def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     """Add `payload`, of the rules' type, and `undecodable` (string), by the rules of each record's topic.
 
-    The payload has the fields of all topics, those of other topics null. It is null only if the value is null or undecodable.
+    The payload has the fields of all topics; fields of other topics are null. It is null only for a null or undecodable value.
     """
     decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
     ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
@@ -70,7 +70,7 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
         return per_topic.of_kind([([each.number], make(each)) for each in among], len(decodings)) if among else F.lit(None)
 
     given = per_topic.numbered(records, [topics for _, topics in decodings])
-    # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
+    # One projection per step: the next step uses its columns more than once, and Spark then computes them only once.
     sized = given.withColumn("_refused", chosen(_refused).cast("string"))
     texts = [each for each in ways if not each.has_types]
     looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
@@ -118,7 +118,7 @@ def _is_read(each: _Kind) -> Column:
 
 
 def _unread(each: _Kind) -> Column:
-    """Return why a value was not even parsed; null if it was."""
+    """Return why a value was not parsed; null if it was."""
     value = F.col("value")
     if each.has_types:
         return F.when(value.isNotNull(), F.col("_refused"))
@@ -129,7 +129,7 @@ def _unread(each: _Kind) -> Column:
 
 
 def _among(each: _Kind, whole: Type) -> Column:
-    """Return the payload with the fields of all topics, those of others null."""
+    """Return the payload with the fields of all topics; fields of other topics are null."""
     if each.payload.format == "text":
         return F.col("_text")
     found = F.col(each.parsed).dropFields(CORRUPT) if each.has_types else json_payload.payload(F.col(each.parsed), each.schema)

@@ -1,4 +1,4 @@
-"""The registry's schemas that records were written with, by the ids in front of their values.
+"""Fetches the schemas that records were written with, by the ids at the start of their values.
 
 Call `with_schemas` before decoding values or reading their fields. It runs one narrow query for the ids and one request for
 each new id. An id without a schema fails the query that decodes.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Reading, Rules
 
-_MOST_IDS = 256  # of one load: each is a branch of the expression that decodes
+_MOST_IDS = 256  # per load: each id is a branch of the expression that decodes
 
 
 def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules) -> Rules:
@@ -83,7 +83,7 @@ class _Met(NamedTuple):
 
 
 def _met(records: DataFrame, listed: Mapping[int, Sequence[int]]) -> list[_Met]:
-    """Return the ids in the values of each kind of topics, without those that the config lists as undecodable."""
+    """Return the ids in the values of each kind of topics, except ids that the config lists as undecodable."""
     value, number = F.col("value"), avro.schema_id(F.col("value"))
     is_listed = [(F.col(KIND) == nth) & number.isin(*ids) for nth, ids in listed.items() if ids]
     asked = records.where(reduce(and_, (~each for each in is_listed), avro.has_prefix(value)))
@@ -115,7 +115,7 @@ def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str]
 
 
 def _misfits_met(records: DataFrame, schemas: tuple[tuple[int, str], ...], wanted: Type) -> list[tuple[int, str]]:
-    """Return the Protobuf schemas that do not fit, each with the reason; a message counts only if a value is one."""
+    """Return the Protobuf schemas that do not fit, each with the reason. Checks only message types that occur in values."""
     found: list[tuple[int, str]] = []
     others: dict[tuple[int, str], str] = {}
     for number, schema in schemas:
@@ -128,7 +128,7 @@ def _misfits_met(records: DataFrame, schemas: tuple[tuple[int, str], ...], wante
         named = records.where(avro.has_prefix(value)).select(
             avro.schema_id(value).alias("id"), protobuf.message_path(value).alias("path")
         )
-        # As texts, so that a producer's bytes make no more groups than there are such messages.
+        # Filter by the known pairs first, so that a producer's bytes cannot add groups.
         known = named.where(F.concat_ws(":", "id", "path").isin(*(f"{number}:{path}" for number, path in others)))
         found += [(row["id"], others[row["id"], row["path"]]) for row in known.distinct().collect()]
     return sorted(found)

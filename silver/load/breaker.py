@@ -95,7 +95,7 @@ class Shares:
 
 
 def trips(load_seq: int, ledger: Sequence[Mapping[str, Any]], shares: Shares) -> list[Trip]:
-    """List what opens the breaker: too large a quarantined share, or a stream with only old sequences."""
+    """List the reasons to open the breaker: too large a quarantined share, or a stream with only old sequences."""
     return _shown([trip for trip, _ in _opening(load_seq, ledger, shares)])
 
 
@@ -149,7 +149,7 @@ def trip_of(opened: BreakerOpenError) -> Trip:
 
 
 def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
-    """List what opens the breaker on a plan, and the causes; if most records are invalid, with an example."""
+    """List the trips for a plan and their causes, with an example if most records are invalid."""
     opening = _opening(planned.load_seq, planned.ledger, shares)
     causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])

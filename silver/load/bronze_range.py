@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 _KEY_BYTES = 2**28
-"""Largest size of key columns that are read without Spark. A producer's name may have a kilobyte."""
+"""Largest size, in bytes, of key columns that are read without Spark. A producer's name may have a kilobyte."""
 _KEYS_AT_ONCE = 2**16
 _HALVINGS = 3
-"""At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
+"""Limits neighbouring partitions to fifteen conditions, because each new record is tested against all of them."""
 
 
 def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
@@ -47,7 +47,7 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
     to_version: int | None = None,
     most: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest; of more than `most` records the first.
+    """Pin the Bronze versions after `after_version` up to `to_version` or the latest; the first ones if above `most` records.
 
     TableStateError if Bronze lost versions that loads have decided: new commits under their numbers would be skipped.
     """
@@ -88,7 +88,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
     if (few := _few(bronze, bronze_range)) is not None:
-        return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
+        return frames.of_arrow(spark, few).coalesce(1)  # written as one file on any number of cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)
     records = small_tables.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
     if bronze_range.topics is not None:
@@ -101,9 +101,9 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
 
 
 def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
-    """Read key columns, fingerprint and `erased` of the undecided records without Spark, unordered, texts as dictionaries.
+    """Read key columns, fingerprint and `erased` of undecided records without Spark: unsorted, texts as dictionaries.
 
-    None if there are more than `most`, if they are not in a local folder, or if the range is read by its offsets.
+    None if there are more than `most`, if they are not in a local folder, or if the range is read by offset.
     """
     if bronze_range.up_to is not None:
         return None
@@ -163,7 +163,7 @@ def arrivals(
 ) -> tuple[list[Arrivals], bool]:
     """Count the range's records per partition, and say whether the count includes replays. `decided` are the decided records.
 
-    Without metrics of the commits, or with replays, counts the change feed; a version that is gone from the log hides replays.
+    Counts the change feed if commit metrics are missing or there are replays. Misses replays of versions gone from the log.
     """
     above = bronze_range.above
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
@@ -187,7 +187,7 @@ def arrivals(
     joined = {place for place in {*decided, *arrived} if plain_topic(place[0]) in bronze_range.joined}
     found = [each for place, each in arrived.items() if place not in joined]
     found += [each for each in all_new if (each.topic, each.partition) in joined]
-    # Decided, but not added by the range: the partition's watermark was set back, and its records are older.
+    # Decided, but not added by this range: the partition's watermark was moved back, so earlier versions hold the records.
     unbrought = decided.keys() - arrived.keys() - joined
     return found + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
 

@@ -1,4 +1,4 @@
-"""The wide copy: a planned range's kept records in Silver's columns. Wide rows are shuffled only where Bronze has replays."""
+"""Copies the kept records of a planned range, in Silver's columns. Shuffles wide rows only where Bronze has replays."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 
 
 def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """Return the Bronze records of a planned range that Silver keeps: the accepted ones, and by policy the late ones.
+    """Return the Bronze records of a planned range that Silver keeps: accepted ones, and late ones if the policy accepts them.
 
-    Grain: a record, once. Columns: those of `silver_records`.
+    Grain: one row per record. Columns: those of `silver_records`.
     """
     if plan.replayed is not None:
         twice = bitmaps.join(spark, records, plan.replayed, "left_semi").dropDuplicates(["topic", "partition", "offset"])
@@ -49,7 +49,7 @@ def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
 
 
 def released(spark: SparkSession, run: Run, bronze: DataFrame, plan: Plan) -> DataFrame:
-    """Return Bronze's records that a release takes out of quarantine, with the stream and sequence they were decided by.
+    """Return Bronze's records that a release takes out of quarantine, with the stream and sequence of their decision.
 
     Grain: a Bronze row; a record that Bronze holds twice comes twice. Columns: those of `silver_records`.
     """
@@ -66,7 +66,7 @@ def released(spark: SparkSession, run: Run, bronze: DataFrame, plan: Plan) -> Da
 
 
 def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
-    """The first and last offset of each partition, for Delta to skip other files by their statistics."""
+    """Return the first and last offset of each partition, so that Delta can skip files by their statistics."""
     grouped = rows.group_by(["topic", "partition"]).aggregate([("first_offset", "min"), ("first_offset", "max")])
     names = ("topic", "partition", "first_offset_min", "first_offset_max")
     return [tuple(row[name] for name in names) for row in grouped.to_pylist()]
@@ -77,6 +77,6 @@ def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _erased() -> dict[str, Column]:
-    """The column `erased` as Silver keeps it; what was extracted from the record is in Silver's other columns."""
+    """Return Silver's column `erased`. Values extracted from the record are in Silver's other columns."""
     erased = F.col("erased")
     return {"erased": F.when(erased.isNotNull(), F.struct(erased["load_seq"], erased["up_to_offset"]))}

@@ -4,8 +4,8 @@ The new loads are numbered above every number in any table, because Delta rememb
 
 3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
             have. From here on any run can finish it. Then block all earlier claims: `lakehouse.protocol.cutover_fence`.
-4. silver:  remove the rows of rolled-back loads; add the shadow's. 5. rejects: the same. What a rolled-back load had settled is
-held again. Then remove those loads from the ledger. 6. advance: overwrite the watermark table with the cutover's rows. Last.
+4. silver:  remove the rows of rolled-back loads; add the shadow's. 5. rejects: the same. Rejects settled by a rolled-back load
+become held again. Then remove those loads from the ledger. 6. advance: overwrite the watermarks with the cutover's rows, last.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from silver.state.request import Cutover, Request
 
 MOST_TRIES = 20
-"""Load numbers that a cutover tries: a RESTORE of the ledger leaves some used up."""
+"""How many load numbers a cutover tries: after a RESTORE of the ledger some are already used."""
 _UP_TO = r'(?<="up_to_load_seq": )[0-9]+'  # the load that a request names, in its JSON
 _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GOLD_RECORDS, GOLD_STREAM_HEALTH)
 
@@ -78,7 +78,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
     first_free: int,
     before: DataFrame | None = None,
 ) -> int:
-    """Step 3. Claim a cutover under the first number that is free, and return it; commits to silver_loads.
+    """Step 3. Claim a cutover under the first free load number and return that number; commits to silver_loads.
 
     A restore rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover, made
     with `rules`; `pinned` is an empty range at their Bronze version; `before` are a shadow's rows of `silver_loads`.
@@ -173,7 +173,7 @@ def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
 
 
 def undoing_up_to(cutover: Cutover, load_seq: int) -> Cutover:
-    """Let a restore also roll back claims under used-up numbers. A rebuild's belong to its shadow."""
+    """Let a restore also roll back claims under used load numbers. In a rebuild those claims belong to its shadow."""
     return cutover if cutover.shadow is not None else replace(cutover, undo_to=load_seq)
 
 

@@ -1,7 +1,7 @@
-"""Topics that got partitions: whether a load compares their records across partitions, and up to which number.
+"""Determines whether a load compares the records of a grown topic across partitions, and up to which sequence.
 
-A load compares any number, until one has decided all that was read when the senders knew the partitions. The next load sets the
-mark, the topic's highest watermark by then. Claims keep both, so a repeated load compares the same. Rule: docs/rule.md.
+Loads compare all sequences until one has decided every record read before the producers knew the new partitions. The next load
+sets the mark to the topic's highest watermark. Claims store both, so a repeated load compares the same. Rule: docs/rule.md.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, p
     Args:
         spark: The session.
         run: The run.
-        rules: The rules of the config. Of `grown` they say how many partitions there are, the numbering if the config names it,
-            and by `is_last` whether all was read that was there when the senders knew the partitions.
-        recovered: The state that the last load left.
-        pinned: What the load takes of Bronze. The topics of the rules were read after it was pinned.
+        rules: The rules of the config. Their `grown` has the number of partitions and the configured numbering, if any.
+            `is_last` says whether Bronze has read all records from before the producers knew the new partitions.
+        recovered: The state after the last load.
+        pinned: The load's Bronze range. The rules' topics were read after it was pinned.
     """
     kept = rules.keeping(recovered.rules)
     before = dict(kept.grown)
@@ -62,7 +62,7 @@ def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, p
 
 
 def report(run: Run, rules: Rules, before: Rules | None) -> None:
-    """Report the topics that got partitions since an earlier load, and what is compared."""
+    """Report the topics that got partitions since an earlier load, and how their records are compared."""
     known = {topic: (each.partitions, each.numbering) for topic, each in before.grown} if before else {}
     for topic, each in rules.grown:
         if known.get(topic) != (each.partitions, each.numbering):
@@ -70,22 +70,22 @@ def report(run: Run, rules: Rules, before: Rules | None) -> None:
 
 
 def _takes_all(spark: SparkSession, run: Run, pinned: BronzeRange) -> bool:
-    """Whether Bronze still holds no more than a load takes, so that all that was read before is decided."""
+    """Whether the load takes everything in Bronze, so that all earlier records are decided."""
     return not pinned.is_cut and tables.version(spark, run.table(BRONZE_RECORDS)) == pinned.to_version
 
 
 def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:
-    """The highest watermark that a topic ever had. By the ledger, because retired streams have left the watermarks."""
+    """Return the highest watermark a topic ever had, from the ledger: the watermark table has no retired streams."""
     loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("topic") == topic)
     epoch, sequence = loads.agg(F.max(F.struct("epoch_after", "high_watermark_after"))).collect()[0][0] or _NOTHING
     return _NOTHING if epoch is None else (epoch, sequence)
 
 
 def _numbering(spark: SparkSession, run: Run, rules: Rules, topic: str, watermarks: Watermarks) -> Numbering | None:
-    """How a topic is numbered, by its records in Silver; None if they do not show it.
+    """Infer the numbering of a topic from its records in Silver; None if they are not conclusive.
 
-    The highest numbers of a partition are looked up in the others. If one is there, numbers repeat. If others of their range
-    are, they do not. A producer that shows neither counts for the whole topic.
+    Looks up the highest sequences of a partition in the others. If one occurs there, sequences repeat. If only others of their
+    range occur, they do not repeat. If none occurs, a topic with producers is taken to be numbered as a whole.
     """
     own = rules.of_topic(topic)
     if own.sequence.form == "offset":

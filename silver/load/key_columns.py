@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _BITS = 16
 _TEXTS = ("topic", "producer", "problem")
 _LONG_NAME = 64
-"""Bytes of a producer's name; a longer one is sent to the driver once, not with every record."""
+"""Longest producer name, in bytes, that is sent with every record. A longer one is sent to the driver once."""
 _HASHED = "\x00sha256:"
-"""Prefix of a long name's hash. A name that begins so and is as long as such a hash is long itself."""
+"""Prefix of a long name's hash. The hash is longer than `_LONG_NAME`, so no short name equals one."""
 
 
 class _Part(NamedTuple):
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 def of_records(records: DataFrame, rules: Rules, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
     """Read the key columns of Bronze's records as tables of at most `most` rows, texts as dictionaries.
 
-    One table in any order if they fit; otherwise in the order of topics and partitions, each with whole partitions or
+    Yields one unsorted table if all rows fit. Otherwise sorted by topic and partition, each with whole partitions or
     consecutive offsets of one. All copies of an offset are in the same table. `counted` bounds the number of records.
     """
     yield from in_chunks(narrow(records, rules), most, counted=counted)

@@ -59,9 +59,9 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
 
-    `current` adds to the rules what tables say. It reads them once Bronze is pinned: a range that holds an incarnation then has
-    its numbering too, whoever accepted it meanwhile. Of more than `most` records the load takes the first of Bronze's commits,
-    and more of them if none of their records is of the rules' topics. `limits` and `prefetch` affect only the cost.
+    `current` adds the rules that tables store. It runs after Bronze is pinned, so that it finds the numbering of every
+    incarnation in the range. If Bronze gained more than `most` records, the load takes the first commits, and more of them
+    if no record belongs to the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
@@ -88,7 +88,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
-    """Restrict a range to the rules' topics; `before` are those that the last load decided, None for all that Bronze held."""
+    """Restrict a range to the rules' topics. `before`: the topics that the last load decided, None for all in Bronze."""
     topics = rules.decided_topics
     joined = frozenset(topics) - frozenset(before) if topics is not None and before is not None else frozenset[str]()
     return replace(pinned, topics=topics, joined=joined)
@@ -109,7 +109,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
-        RegistryError: The schema registry does not say what values were written with.
+        RegistryError: The schema registry does not return the schema of some values.
     """
     stored = bronze_range.stored_keys(run, pinned, limits.records)
     if stored is None:
@@ -139,7 +139,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
 def _read_key_columns(
     pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules, limits: Limits
 ) -> Iterable[pa.Table]:
-    """Step 1. Take the key columns that Bronze has where they hold; else extract them."""
+    """Step 1. Take the key columns that Bronze stores if they are current; otherwise extract them."""
     if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
         return [stored.select(list(NARROW))]
     return key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
@@ -151,8 +151,8 @@ class Found(NamedTuple):
     Attributes:
         segments: Their segments as `silver.decide.decision.summed`: one for each stream, epoch and class.
         gaps: The gaps of contiguous topics, see `silver.decide.kernel.Decided`.
-        rejects: Those that are kept out, as rows of `silver_rejects`.
-        offsets: Their offsets, see `silver.state.plan.Plan`: `out`, `late` and `replayed`, if there are some.
+        rejects: The records kept out of Silver, as rows of `silver_rejects`.
+        offsets: Offsets as in `silver.state.plan.Plan`: `out`, `late` and `replayed`, each only if not empty.
     """
 
     segments: pa.Table
@@ -174,7 +174,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 ) -> Found:
     """Step 2. Assign each record its class, suspects included, chunk by chunk.
 
-    Of a chunk that is done the driver keeps a few bits for each record that is kept out, and its rejects on disk.
+    After each chunk the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
 
     Args:
         spark: The session.
@@ -182,8 +182,8 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
         records: The records, with all columns; read only if there are suspects.
         rules: The rules.
         load_seq: The load's number.
-        resolve: Returns the watermarks to decide a chunk by.
-        known: Returns what suspects are compared with; called only if there are some.
+        resolve: Returns the watermarks for a chunk.
+        known: Returns the records that suspects are compared with; called only if there are suspects.
         limits: How many suspects are compared at a time.
     """
     decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
@@ -225,7 +225,7 @@ def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
     watermarks: Watermarks,
     claim: Mapping[str, Any],
 ) -> Plan:
-    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is lacking."""
+    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is missing."""
     summed = list(decision.summary(found.segments))
     decided_records = Counter[Partition]()
     for segment in summed:
@@ -259,7 +259,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
 ) -> Plan:
     """Decide a claimed range again: by the Bronze versions that the claim names, or by offset if those are gone.
 
-    `rows` are the ledger's rows of the range, and `decided_topics` those that the load before decided.
+    `rows` are the ledger's rows of the range. `decided_topics` are the topics that the previous load decided.
     """
     versions = {name: claim[f"bronze_{name}"] for name in ("after_version", "to_version")}
     above = watermarks.last_offsets

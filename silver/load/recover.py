@@ -1,4 +1,4 @@
-"""Recovery: read from the tables where the last run stopped; refuse to go on if they contradict each other."""
+"""Recovery: read from the tables where the last run stopped, and stop if the tables contradict each other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WAY_OUT = (
 
 @dataclass(frozen=True)
 class Recovered:
-    """The state that the last run left.
+    """The state after the last run.
 
     Attributes:
         last: The columns `_LAST` of the ledger's rows of the last finished load; empty before the first.
@@ -134,7 +134,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}
-    # Before the first load its statistics say that it is empty.
+    # Before the first load the table's statistics say that it is empty.
     is_read = finished or small_tables.highest(spark, table, "load_seq")
     if is_read and (rows := tables.found(spark, table)) is not None:
         silver = rows.where(F.col("load_seq") >= max(finished, 1))
@@ -152,7 +152,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
 
 
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
-    """Require the ledger's watermark for each stream of the last finished load, and none for those that it retired."""
+    """Require the ledger's watermark for each stream of the last finished load, and none for streams that it retired."""
     after = itemgetter(*AFTER)
     for row in last:
         mark = known.rows.get(stream_of(row))

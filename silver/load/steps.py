@@ -1,15 +1,15 @@
 """A load of Silver, exactly once over several tables.
 
-Delta commits one table at a time. So a load is first claimed in the ledger, the write-ahead log. The claim pins what the result
-depends on, so that any run can repeat the steps:
+Delta commits one table at a time. So a load is first claimed in the ledger, the write-ahead log. The claim pins all inputs of
+the load, so that any run can repeat the steps:
 
-1. recover: read the watermark table once; its last finished load is n. If n+1 is claimed already, go on at step 4. 2. plan:
+1. recover: read the watermark table once; its last finished load is n. If n+1 is already claimed, continue at step 4. 2. plan:
 pin the Bronze range of load n+1 and decide it. 3. claim:   append the ledger's rows, with the load's transaction id; read the
 claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append what was kept out, with
 the load's transaction id. 6. advance: MERGE the watermark rows, last.
 
-An operator's request is a load too: step 4 appends what is released, step 5 marks what is settled, and an erasure follows it. A
-restore or rebuild replaces all tables: `silver.load.cutover`.
+An operator's request is a load too: step 4 appends released records, and step 5 marks settled rejects. An erasure runs after
+step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "eras
 
 @dataclass(frozen=True)
 class Load:
-    """What one load did: the Bronze records it decided, how many of each class, and how many lack only a decodable value.
+    """The result of one load: the number of decided records, of each class, and of those that lack only a decodable value.
 
     `is_repeat`: an earlier run had claimed it. `is_cut`: Bronze held more records than one load may have.
     """
@@ -80,15 +80,15 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
 
-    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. Of more
-    than `max_records` in Bronze it takes the first commits. `current` is that of `plan`. `limits` changes only the cost.
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
+    holds more than `max_records`, it takes the first commits. For `current` see `plan`. `limits` changes only the cost.
 
     Raises:
         TableStateError: The tables contradict each other.
         RulesChangedError: The watermarks were made with other extractors.
         AnotherWriterError: Another run claimed the same load first.
         ConservationError: The classes do not add up.
-        BreakerOpenError: The breaker opened, or a topic brings more new streams than it may.
+        BreakerOpenError: The breaker opened, or a topic has more new streams than allowed.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -227,7 +227,7 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
 
 
 def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
-    """Plan a claimed load again from what its claim pinned. TableStateError if the outcome differs from the claimed one."""
+    """Plan a claimed load again from its pinned inputs. TableStateError if the outcome differs from the claimed one."""
     rows, known = recovered.open_claim or [], recovered.watermarks
     claim = {name: rows[0][name] for name in SHARED}
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])

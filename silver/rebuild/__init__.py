@@ -1,1 +1,1 @@
-"""Silver decided again from Bronze, next to the live tables, and the differences. The entry is `replay.replay`."""
+"""Decides Silver again from Bronze into shadow tables, and lists the differences. The entry is `replay.replay`."""

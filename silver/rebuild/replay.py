@@ -52,7 +52,7 @@ class Replayed:
     """The result of a replay: the number of loads in the shadow, and the state after the last of them.
 
     Attributes:
-        repeated: The number of repeated requests; `not_repeated` are the others, and why.
+        repeated: The number of repeated requests; `not_repeated` lists the others with the reason.
         erasures: The plans of the repeated erasures, which did not change Bronze.
         reached: The shadow's last load after each replayed load of the ledger.
     """

@@ -1,6 +1,6 @@
 """Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
 
-Rows stay; their contents are removed. Bronze keeps what the extractors had read, so a new decision gives the same result. Old
+Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. Old
 versions hold the bytes until VACUUM; `pipelines.operate.erasure` proves that they are gone. A repeat finds the same records, by
 the key's hash or by the number of the load that erased them.
 """
@@ -76,7 +76,7 @@ def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choic
 
 
 def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
-    """Count the erasure per stream for ledger rows whose watermark stays; raises as `load_of`."""
+    """Count the erasure per stream for ledger rows with unchanged watermarks; raises as `load_of`."""
     read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
     loads: dict[Stream, StreamLoad] = {}
@@ -89,7 +89,7 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Stream
 
 
 def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
-    """Return the stream that a record counts in: another one of its partition if version 0.1 read its producer differently."""
+    """Return the stream that counts a record. It differs from the record's if version 0.1 read the producer differently."""
     if stream in watermarks.rows:
         return stream
     others = (each for each in watermarks.rows if each[:2] == stream[:2])
@@ -166,7 +166,7 @@ def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
     """Erase rows of Bronze; its append-only property is lifted for this one MERGE.
 
-    If no row is left to change, only the property is set again, after an attempt that died before it did.
+    If no row is left to change, only sets the property again, in case an earlier attempt died before that.
     """
     if left.limit(1).count() == 0:
         if maintenance.state(spark, table).properties.get(_APPEND_ONLY) != BRONZE.properties[_APPEND_ONLY]:

@@ -69,7 +69,7 @@ class Choice:
 def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int, rules: Rules) -> Choice:
     """Choose what a release or discard settles. A repeat of the same load chooses the same.
 
-    A release keeps no sequence twice, in none of the incarnations with the same numbering.
+    A release never adds a sequence twice, across all incarnations with the same numbering.
     """
     meant, in_gold = _held_in_silver(spark, run, request, load_seq), _held_in_gold(spark, run, request, load_seq)
     if request.kind != RELEASE:
@@ -125,7 +125,7 @@ def _asked(wanted: RecordFilter | None) -> dict[str, object]:
 
 
 def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Count the settled records per stream, from the watermarks before, which never fall; raises as `load_of`."""
+    """Count the settled records per stream, from the watermarks before the load, which never fall; raises as `load_of`."""
     by_stream: defaultdict[Stream, list[Ordinal]] = defaultdict(list)
     for row in choice.rows.select([*STREAM, "epoch", "first_sequence"]).to_pylist():
         by_stream[stream_of(row)].append((row["epoch"], row["first_sequence"]))

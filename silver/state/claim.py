@@ -63,7 +63,7 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
 def shared_columns(
     run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
 ) -> dict[str, Any]:
-    """The values of `SHARED`."""
+    """Return the ledger columns that all rows of a load share."""
     return {
         "load_seq": load_seq,
         "kind": request.kind if request else RECORDS,

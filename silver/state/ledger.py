@@ -39,7 +39,7 @@ class Arrivals:
 
 @dataclass
 class StreamLoad:
-    """The totals of one stream in a load; the names are the ledger's.
+    """The totals of one stream in a load. The fields are named as in the ledger.
 
     `ordinal` is the highest accepted (epoch, sequence). `missing_ranges` are sequences that a contiguous stream skipped.
     `declared_epoch` is a new epoch; None leaves it unchanged.
@@ -72,7 +72,7 @@ class StreamLoad:
 
 
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Sum up segments per stream; replays in the partition's own row, whose producer is null.
+    """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
 
     Raises:
         ConservationError: The classes of a partition do not add up to its Bronze records, or a stream accepted too many.
@@ -133,7 +133,7 @@ def by_partition(ledger: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
-    """Return the missing ranges; those past the limit become one per epoch, which may cover accepted sequences."""
+    """Return the missing ranges. Ranges past the limit become one per epoch, which may cover accepted sequences."""
     if not is_contiguous:
         return None
     ranges = list(load.missing_ranges[:_MOST_RANGES])

@@ -48,7 +48,7 @@ class BronzeRange:
 
     @property
     def counted(self) -> int | None:
-        """The range's records with those decided before; None if unknown."""
+        """The number of the range's records, including those already decided; None if unknown."""
         return None if self.joined else self.appended
 
 
@@ -57,9 +57,9 @@ class Plan:
     """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
     Attributes:
-        watermarks: The watermarks before the load, including those of retired streams that it meets again.
-        out: Offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late: accepted late ones; replayed: those
-            twice in the range.
+        watermarks: The watermarks before the load, including those of retired streams that occur again.
+        out: Offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late: accepted late ones; replayed: offsets
+            that occur twice in the range.
         settled: Earlier rows of `silver_rejects` that an operator settled; settled_in_gold: of `gold_rejects`.
         counts_replays: Whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """

@@ -30,7 +30,7 @@ class RecordFilter:
 
 @dataclass(frozen=True)
 class Reset:
-    """Moves a watermark to the sequence `to`; None leaves that to the first record of a new epoch."""
+    """Moves a watermark to the sequence `to`. If None, the first record of a new epoch sets the sequence."""
 
     topic: str
     partition: int

@@ -32,7 +32,7 @@ _SHOWN, _LONGEST = 5, 60
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How many new streams of a topic a load may bring: `most`, or the topic's own limit. None is no limit."""
+    """How many new streams of a topic a load may add: `most`, or the topic's own limit. None is no limit."""
 
     most: int | None = None
     topics: Mapping[str, int | None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class StreamLimits:
 
 
 class Streams:
-    """The `watermarks` of a load's streams, including those of retired streams once they were resolved."""
+    """The `watermarks` of a load's streams, including retired streams after `resolve`."""
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
@@ -55,7 +55,7 @@ class Streams:
 
     @cached_property
     def _has_retired(self) -> bool:
-        """Whether a stream was ever retired, by statistics of the ledger's files if they suffice."""
+        """Whether a stream was ever retired. Uses only the statistics of the ledger's files if they suffice."""
         ledger = self._run.table(SILVER_LOADS)
         if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
             return False
@@ -64,7 +64,7 @@ class Streams:
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """Look up the streams that have no watermark, count the new ones, and return the watermarks to decide by.
 
-        If `is_whole`, these and earlier streams are all of the load. BreakerOpenError if a topic brings too many new ones.
+        If `is_whole`, these and earlier streams are all of the load. BreakerOpenError if a topic has too many new ones.
         """
         # A stream without a producer is a whole partition: Kafka bounds how many there are, and none is ever retired.
         unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
@@ -74,7 +74,7 @@ class Streams:
         return self.watermarks
 
     def look_up(self, streams: Collection[Stream], continues: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Look up where the producers of some streams were in other streams that share their numbering."""
+        """Look up the positions of the streams' producers in other streams that share their numbering."""
         for topic, earlier in continues:
             producers = {stream[2] for stream in streams if stream[0] == topic and stream[2] is not None}
             partitions = {stream[:2] for stream in self.watermarks.rows if stream[0] in earlier} if producers else set()

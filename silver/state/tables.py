@@ -115,7 +115,7 @@ def last_rules(spark: SparkSession, run: Run) -> Rules | None:
 
 
 def rules_of(ledger: Iterable[Row]) -> Rules | None:
-    """Return the rules of the last of some loads; None if there are none."""
+    """Return the rules of the last load in some ledger rows; None if there are no rows."""
     last = max(ledger, key=lambda row: row["load_seq"], default=None)
     return None if last is None else Rules.from_json(last["rules"])
 

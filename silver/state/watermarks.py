@@ -133,8 +133,8 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit. A retirement removes its streams.
 
-    It changes nothing unless the table is at the previous load: a later table was moved by another run or taken back, an
-    earlier one was emptied or restored. It has no transaction id, which would keep it from repairing a restored table.
+    Changes nothing unless the table is at the previous load: another run moved or rolled back a later table; an earlier one
+    was emptied or restored. Has no transaction id, because Delta would then skip the repair of a restored table.
 
     Raises:
         TableStateError: The table was emptied or restored during the load.
@@ -162,7 +162,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
-    """Return the positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
+    """Return the positions in a load's ledger rows, collected first, because the MERGE would read the ledger twice."""
     schema = frames.arrow_schema(LOADS)
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
     rows = small_tables.read_arrow(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))

@@ -1,4 +1,4 @@
-"""Compare suspects with what was known of their keys: the rule of `silver.suspects.resolve` over columns. Pure."""
+"""Compare suspects with the known records of their keys. Applies the rule of `silver.suspects.resolve` to columns. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ERASED = "erased:"
 _KINDS = (LATE, DUPLICATE, COLLISION)
 _LATE, _DUPLICATE, _COLLISION = range(len(_KINDS))
 _BEHIND = 2**63 - 1
-"""The place of a late record of the load: behind all that was known before it."""
+"""The place of a late record of the load: after all records known before."""
 
 
 class Comparison:
-    """The classes of a load's suspects, some of them at a time.
+    """Classifies the suspects of a load in batches.
 
     The first suspect of an unknown sequence is late; a copy of the known or first record is a duplicate; the rest are
-    collisions. Consecutive duplicates of a block become one row, also where chunks part them.
+    collisions. Consecutive duplicates of a block become one row, even across chunks.
 
     >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "content_sha256"), zip(*rows))))
     >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "place")})
@@ -50,12 +50,12 @@ class Comparison:
         self._late: list[pa.Table] = []
 
     def taken(self) -> pa.Table:
-        """A row per duplicate block, late record or collision since the last call: a segment less its jumps, and `block`."""
+        """Return a row per duplicate block, late record or collision since the last call: segments with `block`, not jumps."""
         told, self._told = pa.concat_tables(self._told), []
         return _blocks(told)
 
     def forget(self, but: AbstractSet[tuple[str, int]]) -> None:
-        """Forget the late records, but those of some partitions."""
+        """Forget the late records, except those of some partitions."""
         self._late = [late for late in self._late if not but.isdisjoint(tuples_of(late, ("topic", "partition")))]
 
     def add(self, suspects: pa.Table, known: pa.Table) -> None:
@@ -64,8 +64,8 @@ class Comparison:
         Args:
             suspects: The key, offset, `block` (the first offset of its block) and `content_sha256` of each, sorted by stream
                 and offset, all chunks together.
-            known: The records under their keys that were known before the load's suspects, of each perhaps several: the key,
-                `content_sha256`, and `place`, the lower the earlier.
+            known: The records known under their keys before the load's suspects, possibly several per key: the key,
+                `content_sha256`, and `place`, lower for earlier records.
         """
         if not suspects.num_rows:
             return
@@ -92,7 +92,7 @@ def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
     content, contents = codes(both["content_sha256"])
     first = np.full(int(key.max()) + 1, -1, np.int64)
     order = count + np.argsort(filled(known["place"]), kind="stable")[::-1]
-    first[key[order]] = content[order]  # of the records under a key the earliest one is written last
+    first[key[order]] = content[order]  # the earliest record of a key is written last
     is_known = first[key[:count]] >= 0
     unknown = np.flatnonzero(~is_known)[::-1]
     first_offer = np.full(len(first), -1, np.int64)
@@ -119,7 +119,7 @@ def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Ar
 
 
 def _blocks(suspects: pa.Table) -> pa.Table:
-    """Suspects with their `kind` as rows; consecutive duplicates of a block are one."""
+    """Convert suspects with their `kind` to rows. Consecutive duplicates of a block become one row."""
     kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
     is_block = kind == _DUPLICATE
     block = starts_of(row_codes(suspects, (*STREAM, "block")))

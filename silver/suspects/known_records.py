@@ -1,4 +1,4 @@
-"""What suspects are compared with: the records that earlier loads kept, and those that they found late."""
+"""The records that suspects are compared with: those that earlier loads kept, and their late records."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_of
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The state that the earlier loads left.
+    """The state after the earlier loads.
 
     Attributes:
         silver: Returns their rows of `silver_records`.
         rejects: Returns their rows of `silver_rejects`.
         watermarks: The watermarks before the load.
-        few: Returns the rows of a table in some ranges without a query, as a frame; None where they are not few.
+        few: Returns the rows of a table in some ranges without a query, as a frame; None if they are not few.
     """
 
     silver: Callable[[], DataFrame]
@@ -46,7 +46,7 @@ class KnownRecords:
 
     @classmethod
     def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks) -> KnownRecords:
-        """What the loads before one left in a run's tables. Few rows in the ranges are read on the driver."""
+        """Return the state of a run's tables before a load. If few rows are in the ranges, the driver reads them."""
 
         def few(table: str, columns: Sequence[str], wanted: Sequence[Range], of: str) -> DataFrame | None:
             boxes: list[small_tables.Box] = [
@@ -68,12 +68,12 @@ class KnownRecords:
         )
 
     def kept(self, wanted: Sequence[Range]) -> DataFrame:
-        """Their rows of `silver_records` with a sequence in some ranges: stream, epoch, sequence, key, value and erased."""
+        """Rows of `silver_records` with a sequence in some ranges: stream, epoch, sequence, key, value and erased."""
         rows = self.few(SILVER_RECORDS, _OF_SILVER, wanted, "sequence")
         return self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows
 
     def late(self, wanted: Sequence[Range]) -> DataFrame:
-        """Their late rows of `silver_rejects` with a sequence in some ranges, whatever became of them."""
+        """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""
         of = "first_sequence"
         rows = self.few(SILVER_REJECTS, _OF_REJECTS, wanted, of)
         found = self.rejects().where(pruning.sequence_filter(wanted, of=of)) if rows is None else rows

@@ -1,9 +1,9 @@
-"""Settle the records of a topic that moved or got partitions by what is known elsewhere. Rule: docs/rule.md.
+"""Settle the records of a recreated or grown topic by records known elsewhere. Rule: docs/rule.md.
 
-An incarnation with the same numbering continues earlier ones: a number that one of them accepted, or found late, is known,
-whatever partition it was in. A topic that got partitions is compared with itself: a number that another partition kept is
-known. Only records at or below the highest watermark there are looked up, so the cost ends once a copy has caught up, or the
-numbers have passed.
+An incarnation with the same numbering continues earlier ones: a number that one of them accepted or found late is known, in
+any partition. A topic that got partitions is compared with itself: a number that another partition kept is known. Only
+records at or below the highest watermark there are looked up. So the lookups end once a copy has caught up, or the numbers
+are above that watermark.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NUMBER = ("topic", "producer", "epoch", "sequence")
 _TYPES = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
 _KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
 _ERASED_LATER = f"{ERASED}later"
-"""The content of a known record that was erased after the load: it was compared then."""
+"""The content of a known record that was erased after this load, which could still compare it."""
 _MOST_RANGES = 512
 _ANY = (2**63 - 1, 2**63 - 1)
 _SETTLED = (None, DUPLICATE, COLLISION)
@@ -52,14 +52,14 @@ _FREE, _DUPLICATE, _COLLISION = range(len(_SETTLED))
 
 
 def settle(records: pa.Table, known: pa.Table) -> Numbers:
-    """The class of each record by the known ones of its number, as an index of (None, duplicate, collision). Pure.
+    """Return the class of each record by the known records of its number: an index of (None, duplicate, collision). Pure.
 
-    One equal copy is enough for a duplicate. The content of an erased record is unknown: what comes later is taken for a copy.
+    One equal copy is enough for a duplicate. The content of an erased record is unknown: a later record is taken for a copy.
 
     Args:
         records: The number and `content_sha256` of each.
-        known: The same of the records that earlier incarnations had, of each number perhaps several; the topic is that of the
-            records which continue them.
+        known: The number and `content_sha256` of earlier incarnations' records, possibly several per number. The topic is
+            that of the incarnation which continues them.
 
     >>> names = [*NUMBER, "content_sha256"]
     >>> records = pa.table([["t@2"] * 4, ["p"] * 4, [0] * 4, [1, 2, 3, 4], ["a", "b", "c", "d"]], names=names)
@@ -72,7 +72,7 @@ def settle(records: pa.Table, known: pa.Table) -> Numbers:
     number, same = row_codes(both, NUMBER), row_codes(both, schema.names)
     content, contents = codes(both["content_sha256"])
     is_erased, was_collision, is_later = (
-        np.array([*map(is_so, contents.to_pylist()), False], bool)[content]  # the last one is that of null
+        np.array([*map(is_so, contents.to_pylist()), False], bool)[content]  # the last element is for null
         for is_so in (_is_erased, _was_collision, _ERASED_LATER.__eq__)
     )
     of_known = number[count:]
@@ -126,7 +126,7 @@ class Moved:
         self._late: list[pa.Table] = []
 
     def in_order(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the chunks so that a record comes after all that it may be compared with.
+        """Reorder the chunks so that a record comes after all records that it may be compared with.
 
         All records of an incarnation come after those of the incarnations that it continues. The partitions of a topic that
         grew follow one another, if any of their records is compared.
@@ -151,7 +151,7 @@ class Moved:
     def _by_partition(self, keys: pa.Table) -> Iterator[pa.Table]:
         """Yield each partition of a grown topic alone, if any of their records is compared.
 
-        In the order of topics and partitions, as chunks come: a further chunk may go on with the last partition.
+        Sorted by topic and partition, as chunks are: the next chunk may continue the last partition.
         """
         nth, found = codes(keys["topic"])
         topics, partition = found.to_pylist(), keys["partition"].to_numpy()
@@ -187,7 +187,7 @@ class Moved:
         Args:
             keys: The key columns of the chunk.
             watermarks: The watermarks before the load, retired streams included.
-            out: What the chunks before kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+            out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
         wanted, nth = self.wanted(keys, watermarks) if self._compared else (keys.slice(0, 0), np.zeros(0, np.int64))
         if not len(wanted):
@@ -206,7 +206,7 @@ class Moved:
         marks[partition] = max(ordinal, marks.get(partition, ordinal))
 
     def wanted(self, keys: pa.Table, watermarks: Watermarks) -> tuple[pa.Table, Numbers]:
-        """Return the records at or below the marks of what they are compared with, and their rows in the chunk."""
+        """Return the records at or below the mark of their stream, and their row numbers in the chunk."""
         nth = np.flatnonzero(self._are_near(keys))
         rows = keys.take(pa.array(nth)).select(_KEYS.names).cast(_KEYS)
         if any(topic in self._compared for topic, _, _ in watermarks.declared):
@@ -222,13 +222,13 @@ class Moved:
         return rows.filter(pa.array(is_below)), nth[is_below]
 
     def _are_near(self, keys: pa.Table) -> Flags:
-        """Whether each record may have to be looked up; few may, once the numbers of a grown topic have passed its mark."""
+        """Whether each record may need a lookup. Few do once the numbers of a grown topic are above its mark."""
         is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
         near: Flags = is_read & _are_up_to(keys, self._compared)
         return near
 
     def _mark(self, stream: Stream) -> Ordinal | None:
-        """The highest number that a stream's records are compared with, of its producer in any partition elsewhere."""
+        """Return the highest number that a stream's records are compared with: its producer's highest elsewhere."""
         topic, partition, producer = stream
         marks = (self._highest.get((each, producer), {}) for each in self._earlier.get(topic, ()))
         found = [ordinal for each in marks for ordinal in each.values()]
@@ -239,10 +239,10 @@ class Moved:
         return max(found, default=None)
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
-        """What is known of the records' numbers elsewhere: the number, under the records' topic, and `content_sha256`."""
+        """Return the known records of the same numbers elsewhere: the number, with the records' topic, and `content_sha256`."""
         known = self._known()
         topics = codes(records["topic"])[1].to_pylist()
-        # Of grown topics a chunk has one partition: in this load the ones before it are decided, and the others are not.
+        # A chunk has one partition of a grown topic. This load has decided the partitions before it, and no others.
         current = {topic: records["partition"][0].as_py() for topic in topics if topic in self._grown}
         of_topic = {topic: (*self._earlier.get(topic, ()), *current.keys() & {topic}) for topic in topics}
         names = {name for each in of_topic.values() for name in each}
@@ -277,13 +277,13 @@ class Moved:
         return F.when(is_later, _ERASED_LATER).otherwise(content)
 
     def _own(self, ranges: list[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
-        """The records in some ranges of sequences that this load has accepted."""
+        """Return this load's accepted records in some ranges of sequences."""
         rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
         return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
 
 
 def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
-    """The numbers of those rejects that Silver holds elsewhere: in an incarnation or a partition with the same numbering."""
+    """Return the numbers of rejects that Silver holds in another incarnation or partition with the same numbering."""
     linked = {topic: rules.linked(topic) for topic in pc.unique(rows["topic"]).to_pylist()}
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.select(["topic", "producer", "epoch", "first_sequence"]).rename_columns(list(NUMBER)).cast(_TYPES)
@@ -327,13 +327,13 @@ def _ranges(
 
 
 def _under(records: pa.Table, topic: str, other: str) -> pa.Table:
-    """The numbers of a topic's records, under the name of another one."""
+    """Return the numbers of a topic's records, under the name of another topic."""
     rows = records.filter(pc.equal(records["topic"], topic)).select(NUMBER)
     return rows.set_column(0, "topic", pa.repeat(other, len(rows)))
 
 
 def _under_one_of(known: pa.Table, earlier: Sequence[str], topic: str) -> pa.Table:
-    """The known records of some incarnations, under the topic that continues them."""
+    """Return the known records of some incarnations, under the topic that continues them."""
     rows = known.filter(pc.is_in(known["topic"], pa.array(earlier)))
     return rows.set_column(rows.column_names.index("topic"), "topic", pa.repeat(topic, len(rows)))
 

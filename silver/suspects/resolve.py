@@ -2,7 +2,7 @@
 
 A watermark alone cannot distinguish a resent record from one that never arrived before. So the suspects, and only they, are
 compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
-key and value. Rule: docs/rule.md. However many they are, only some come to the driver at a time, narrow and hashed.
+key and value. Rule: docs/rule.md. The driver gets them in batches of bounded size, as few columns and a hash.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Suspects:
 
     Args:
         records: Bronze's rows of the load, with key and value. Read only if there are suspects or jumps.
-        extracted: Returns them with their streams, epochs and sequences. Called only where chunks part a partition.
+        extracted: Returns them with their streams, epochs and sequences. Called only if a partition spans several chunks.
         known: Returns the state that suspects are compared with, as well as the load's own records; called only if needed.
         limits: How many are compared at a time.
     """
@@ -61,8 +61,8 @@ class Suspects:
 
         Args:
             chunk: The chunk.
-            continued: The last offset of each partition that the chunks before had records of.
-            out: What these chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+            continued: The last offset of each partition that has records in earlier chunks.
+            out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
 
         Returns:
             The chunk's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
@@ -79,11 +79,11 @@ class Suspects:
         return pa.concat_tables(parts)
 
     def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
-        """The rows of `Comparison` for the suspects of a chunk."""
+        """Return the rows of `Comparison` for the suspects of a chunk."""
         spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
         for start in range(0, len(suspects), self._limits.suspects):
             part = suspects.slice(start, self._limits.suspects)
-            # Of suspects above the watermark only the load itself can hold the original.
+            # Only this load can hold the original of a suspect above the watermark.
             is_below = are_below(part, earlier.watermarks.ordinals.get)
             kept = chunk.originals.filter(pa.array(share(chunk.originals, part, KEY)))
             if continued:
@@ -99,7 +99,7 @@ class Suspects:
 
 
 def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Flags:
-    """Whether each record is at or below a watermark: that which `mark` returns for its stream."""
+    """Whether each record is at or below the watermark that `mark` returns for its stream."""
     streams = row_codes(records, STREAM)
     first_of = np.unique(streams, return_index=True)[1]
     marks = [mark(stream) or (NONE, NONE) for stream in tuples_of(records.take(pa.array(first_of)), STREAM)]
@@ -110,7 +110,7 @@ def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Fl
 
 
 def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequence[pa.Table], records: DataFrame) -> pa.Table:
-    """The accepted records under some suspects' keys that the chunks before had: those that they did not keep out."""
+    """Return the records that earlier chunks accepted under some suspects' keys."""
     spark = records.sparkSession
     places = list(tuples_of(suspects, ("topic", "partition")))
     some = suspects.filter(pa.array([place in continued for place in places], pa.bool_()))
@@ -124,7 +124,7 @@ def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequen
 
 
 def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:
-    """What earlier loads left under the suspects' keys: the key, `content_sha256`, and `place`, the lower the earlier."""
+    """Return earlier loads' records with the suspects' keys: key, `content_sha256`, and `place`, lower for earlier ones."""
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
     known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
@@ -132,13 +132,13 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
-    """Sequence ranges that cover some suspects."""
+    """Return sequence ranges that cover some suspects."""
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
     return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
 
 
 def contents_of(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.Table:
-    """The content hash of the records at some places: topic, partition, offset and content_sha256."""
+    """Return the content hash of the records at some places: topic, partition, offset and content_sha256."""
     spans = places.rename_columns(["topic", "partition", "first_offset"])
     near = records.where(pruning.offset_filter(spans.append_column("last_offset", spans["first_offset"])))
     rows = bitmaps.join(spark, near, bitmaps.blocks(places), "left_semi")
@@ -149,13 +149,13 @@ def with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
     """Rows with the content hash of their places."""
     both = [rows.select(PLACE), contents.select(PLACE).cast(rows.select(PLACE).schema)]
     code = row_codes(pa.concat_tables(both), PLACE)
-    nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a place that is lacking fails below
+    nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a missing place fails below
     nth[code[len(rows) :]] = np.arange(len(contents))
     return rows.append_column("content_sha256", contents["content_sha256"].take(pa.array(nth[code[: len(rows)]])))
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
-    """The keys of those rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
+    """Return the keys of rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
@@ -180,7 +180,7 @@ def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Ta
 
 
 def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows that have the columns of one of the keys. The keys are broadcast; a null producer equals another."""
+    """Return the rows with one of the keys. The keys are broadcast; a null producer equals another."""
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
@@ -191,7 +191,7 @@ def _content(rows: DataFrame) -> DataFrame:
 
 
 def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
-    """The late record under a suspect's key: a further copy is a duplicate, whatever became of it.
+    """Return the late record with a suspect's key. Another copy is a duplicate, even if the late record was discarded.
 
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
@@ -200,7 +200,7 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
-    """The classified suspects as segments; a block's jump counts, and what it continues, stay with its first part."""
+    """Convert classified suspects to segments. The jump counts and `goes_on` of a block stay with its first part."""
     names = [*STREAM, "first_offset"]
     schema = pa.schema([SEGMENT.field(name) for name in names])
     place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
