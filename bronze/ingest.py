@@ -1,13 +1,13 @@
 """Kafka to `bronze_records`: a Structured Streaming query that reads everything available, and ends.
 
 1. Create the tables, or check their columns and their owner (`lakehouse.protocol.bronze_owner`).
-2. Check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`). Keep in
-   `bronze_topics` where each partition of a new topic starts, and the partitions that a known one got.
+2. Check by Kafka's topic ids that no topic was recreated (`bronze.progress.topic_breaks`). Write to `bronze_topics`
+   where each partition of a new topic starts, and which partitions a known topic got.
 3. If the checkpoint is gone or does not match the table, take the starting offsets from the tables
    (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`).
 4. For each micro-batch Spark writes its offset range to the checkpoint, then appends it under the query's id and the batch's
-   number. Delta accepts that once. After a crash the same range repeats under the same number.
-5. Keep in `bronze_topics` that all is read which was there when the senders knew the partitions that a topic got.
+   number. Delta accepts each number once. After a crash the same range is repeated under the same number.
+5. Record in `bronze_topics` that all records from before the producers knew a topic's new partitions are read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _SENDERS_LEARN = timedelta(minutes=10)
-"""How long a sender may not know of new partitions: twice the default of Kafka's metadata.max.age.ms."""
+"""How long a producer may not know of new partitions: twice the default of Kafka's metadata.max.age.ms."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
 
     Commits to `bronze_topics` if a topic is new, and one version per micro-batch of at most `max_offsets_per_trigger` records.
     The checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` and so on. Without `sources`, Silver reads
-    producer, epoch and sequence. Where the settings skip a topic that cannot be read, its error is kept in the result, and in
-    `bronze_topics`, and not raised.
+    producer, epoch and sequence. If the settings skip unreadable topics, their errors are not raised, but stored in the result
+    and in `bronze_topics`.
 
     Raises:
         TopicRecreatedError: A topic was deleted and recreated.
@@ -89,10 +89,10 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
         StorageError: A disk is full or denies access: tables, checkpoint or Spark's own files.
         AnotherWriterError: Another run ingests into the same Bronze at the same time.
         ContractError: The table exists with other columns.
-        TableStateError: The table is another pipeline's, or it is new though its checkpoint has read records.
+        TableStateError: The table belongs to another pipeline, or it is new and its checkpoint has read records.
     """
     started = time.monotonic()
-    if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
+    if not is_remote():  # over Spark Connect the server must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
@@ -114,7 +114,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
 
 
 def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
-    """Raise what `ingest` would raise before it reads, and what reading would raise at once. Commits nothing."""
+    """Raise the errors that `ingest` would raise before or at its first read. Commits nothing."""
     if not is_remote():
         require_reachable(kafka.bootstrap_servers)
     tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
@@ -164,7 +164,7 @@ def _read_available(
     """Append everything that is available; return the number of records and of micro-batches.
 
     `bronze.timestamps` appends a batch with a record whose timestamp Spark cannot hold. A producer may send such records
-    without end, so reading then stops at the offsets that were available when the first one was met.
+    without end, so reading then stops at the offsets that were available when the first one was read.
     """
     before, ends = standing.version, None
     batches: dict[int, int] = {}
@@ -215,7 +215,7 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
 def _note_growths(  # noqa: PLR0913 -- what an ingest has in hand
     spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen], *, started_at: datetime
 ) -> None:
-    """Commit which topics are read up to what was there when the senders knew their added partitions."""
+    """Commit for which topics all records from before the producers knew the added partitions are read."""
     if not seen:  # then only the checkpoint knows the partitions
         standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
     read = (topic for name, topic in standing.topics.items() if name in kafka.topics)
@@ -223,7 +223,7 @@ def _note_growths(  # noqa: PLR0913 -- what an ingest has in hand
 
 
 def _is_read(topic: Topic, started_at: datetime) -> bool:
-    """Whether an ingest that ended has read what was there when the senders knew the topic's partitions."""
+    """Whether a finished ingest has read all records from before the producers knew the topic's partitions."""
     growth = topic.growth
     return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
 
@@ -237,10 +237,10 @@ def _with_new_topics(  # noqa: PLR0913 -- what an ingest has in hand
     *,
     is_another_list: bool = False,
 ) -> Standing:
-    """Check that the topics are those that were read before; commit new topics, their partitions, starts and ids.
+    """Check that no topic was recreated; commit new topics, their partitions, starts and ids.
 
-    A topic that joins starts in a new checkpoint: in the old one Spark would require all of it, from offset 0. So do the others
-    if a topic left kafka.topics: in the old one Spark would require its partitions.
+    A new topic needs a new checkpoint: with the old one Spark would require the topic from offset 0. So does a topic removed
+    from kafka.topics: with the old one Spark would require its partitions.
     """
     noted = _new_topics(spark, run, kafka, standing, seen, is_another_list=is_another_list)
     if not noted:
@@ -259,7 +259,7 @@ def _new_topics(  # noqa: PLR0913 -- what an ingest has in hand
     *,
     is_another_list: bool = False,
 ) -> dict[str, Topic]:
-    """Return the topics that need a new row in `bronze_topics`. The checkpoint may tell that they are another list."""
+    """Return the topics that need a new row in `bronze_topics`. The checkpoint may show that the list of topics changed."""
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     try:

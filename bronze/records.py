@@ -1,7 +1,7 @@
-"""What Bronze keeps of a Kafka record: all that the source returns, bytes untouched, and what extractors read of it. Pure.
+"""Build the rows of Bronze: all columns of the Kafka source with unchanged bytes, and the extracted columns. Pure.
 
-A Kafka timestamp is any 64-bit number. Outside the years 1 to 9999, the only ones that every engine reads, and for -1
-(none), `timestamp` is null and `timestamp_ms` holds the number.
+A Kafka timestamp is any 64-bit number; -1 means none. Every engine reads the years 1 to 9999. For other numbers, and for
+-1, `timestamp` is null and `timestamp_ms` holds the number.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def bronze_records(
 
 
 def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
-    """Add producer (string), epoch and sequence (bigint), problem and rules_fingerprint (string): null where nothing was read.
+    """Add producer (string), epoch and sequence (bigint), problem and rules_fingerprint (string): null if not extracted.
 
-    Silver reads custom extractors and fields of Avro or Protobuf values, and everything if there are no `sources`. If the
+    Silver runs custom extractors and reads fields of Avro or Protobuf values; without `sources` it extracts everything. If the
     function or the schema registry failed here, Bronze would stop.
     """
     if sources is None or sources.is_left_to_silver:

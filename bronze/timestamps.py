@@ -1,6 +1,6 @@
-"""Reads past records whose timestamp Spark cannot hold: its Kafka source fails on them in every run, whatever its options.
+"""Reads past records whose timestamp Spark cannot hold: its Kafka source fails on them in every run, with any options.
 
-The source turns milliseconds into microseconds, so from 2^63 / 1000 on it raises. Such a batch is appended here:
+The source turns milliseconds into microseconds, so it raises from 2^63 / 1000 on. Such a batch is appended here:
 
 1. Its offset ranges start after what Bronze holds, and end where the checkpoint planned.
 2. Spark reads them in one commit. If it meets such a record in a partition, it reads that partition up to the record.

@@ -88,7 +88,7 @@ class LocalBroker:
 
 @dataclass(frozen=True)
 class BrokerState:
-    """A broker that outlives the command that started it. `started` distinguishes its process from later ones with its id."""
+    """A broker that outlives the command that started it. `started` tells its process from later ones of the same id."""
 
     pid: int
     started: str
@@ -102,7 +102,7 @@ class BrokerState:
 
 
 def state_dir() -> Path:
-    """Where `tidemark broker up` keeps its broker: below $XDG_STATE_HOME, or else ~/.local/state."""
+    """Return the folder of `tidemark broker up`: below $XDG_STATE_HOME, or else ~/.local/state."""
     states = os.environ.get("XDG_STATE_HOME")
     return (Path(states) if states else Path.home() / ".local" / "state") / "tidemark" / "broker"
 
@@ -110,7 +110,7 @@ def state_dir() -> Path:
 def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
     """Start a broker that keeps running, or return the one that already runs in the folder, `state_dir()` by default.
 
-    After a `down` it has its records again, and its former port if that is free. Raises a `ToolError`, as for a taken port.
+    After a `down` it keeps its records, and its port if that is free. Raises a `ToolError`, for example for a taken port.
     """
     folder = (folder or state_dir()).absolute()
     with _locked(folder):

@@ -90,7 +90,7 @@ def is_free(port: int) -> bool:
 
 
 def log_file(folder: Path) -> Path:
-    """Return where the broker of that folder writes its log."""
+    """Return the log file of the broker in that folder."""
     return folder / "broker.log"
 
 
@@ -186,7 +186,7 @@ def end_by_id(pid: int, mark: str) -> None:
 
 
 def start_mark(pid: int) -> str | None:
-    """Return what distinguishes this process from all earlier and later ones with its id, or None if none runs."""
+    """Return a mark that distinguishes this process from all others with the same id, or None if none runs."""
     stat = Path(f"/proc/{pid}/stat")
     if not Path("/proc/self/stat").exists():  # macOS
         ps = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)

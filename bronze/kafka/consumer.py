@@ -19,7 +19,7 @@ END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name 
 TIMESTAMP_TYPES = {1: 0, 2: 1}
 """librdkafka's timestamp types, as Kafka numbers them."""
 _GROUP = "spark-kafka-source-tidemark"
-"""librdkafka requires a group name, though the consumer joins no group and commits nothing. It has the prefix of Spark's."""
+"""librdkafka requires a group name, but the consumer joins no group. The name has the prefix of Spark's groups."""
 
 _headers = methodcaller("headers")
 """For a header name that is not UTF-8, the client's C code returns a result and sets an error. Called from C, that raises

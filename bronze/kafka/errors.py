@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Failure(NamedTuple):
-    """A kind of failure. The match of `sign`, or its group `shown`, is observed. `{checkpoint}` is the checkpoint's folder."""
+    """A kind of failure. The error shows the match of `sign` or its group `shown`. `{checkpoint}` is replaced by a folder."""
 
     sign: re.Pattern[str]
     what: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Corrupt(NamedTuple):
-    """A batch that cannot be decoded; `offset` is its first one, or None if Kafka's client does not say it."""
+    """A batch that cannot be decoded; `offset` is its first one, or None if Kafka's client does not name it."""
 
     topic: str
     partition: int
@@ -154,7 +154,7 @@ _KINDS = (
     ),
 )
 _OF_TOPICS = (NO_RIGHT, WENT_BACK, GONE, EXPIRED, *(kind for kind in _KINDS if kind.error is BatchCorruptError))
-"""Failures of single topics; their texts name these."""
+"""Failures of single topics. Their texts name the topics."""
 
 _ANOTHER_QUERY = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using|is already active"
@@ -202,7 +202,7 @@ def refusal(kind: _Failure, observed: str, kafka: Kafka, checkpoint: str) -> Sou
 
 
 def another_reader(where: str) -> AnotherWriterError:
-    """Build the error of a run that met another one on the same Bronze."""
+    """Build the error for a run that finds another run on the same Bronze."""
     return AnotherWriterError(
         "Another run reads the same topics into the same Bronze at this moment.",
         where=where,

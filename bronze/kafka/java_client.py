@@ -21,7 +21,7 @@ _UNSEEN = ("UnknownTopicOrPartitionException", "TopicAuthorizationException")
 
 
 class JavaClient:
-    """Asks as `bronze.kafka.metadata.Client` does. `lacks` says why that one cannot ask.
+    """Same interface as `bronze.kafka.metadata.Client`. `lacks` says why that client cannot be used.
 
     Raises:
         LookError: The session is one of Spark Connect, which shows no JVM; its JVM has no Kafka client; or no broker answers.
@@ -34,7 +34,7 @@ class JavaClient:
             raise LookError(f"{lacks}, and over Spark Connect the Java client cannot be asked: take a classic session")
 
     def describe(self, topics: list[str]) -> dict[str, Seen]:
-        """Describe the topics that are there and may be seen."""
+        """Describe the topics that exist and that this login may see."""
         found: dict[str, Seen] = {}
         with self._admin() as admin:
             for topic, asked in admin.describeTopics(topics).topicNameValues().items():
@@ -51,7 +51,7 @@ class JavaClient:
         return found
 
     def offsets(self, topic: str, partitions: list[int], at: int, *, is_committed: bool) -> dict[int, int]:
-        """Return each partition's offset at `EARLIEST`, `LATEST`, or a time in milliseconds: -1 if no record is so late."""
+        """Return each partition's offset at `EARLIEST`, `LATEST`, or a time in milliseconds; -1 if all records are earlier."""
         kafka = self._jvm.org.apache.kafka
         spec, isolation = kafka.clients.admin.OffsetSpec, kafka.common.IsolationLevel
         with self._admin() as admin:
@@ -65,7 +65,7 @@ class JavaClient:
     def _admin(self) -> Iterator[Any]:
         try:
             admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties)
-        except TypeError:  # py4j takes a class that is not there for a package
+        except TypeError:  # py4j treats a missing class as a package
             raise LookError("the session's JVM has no class org.apache.kafka.clients.admin.AdminClient") from None
         except Py4JJavaError as error:
             raise LookError(_cause(error)) from None  # its text may repeat a value

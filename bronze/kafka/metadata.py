@@ -1,6 +1,6 @@
 """Topic metadata from the brokers: ids, partitions, and the offsets that Kafka holds.
 
-librdkafka asks them, without Spark. Where it lacks the login, the Java client of a session does: `bronze.kafka.java_client`.
+Uses librdkafka, without Spark. If librdkafka lacks the login, uses a session's Java client: `bronze.kafka.java_client`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 EARLIEST, LATEST = -2, -1
-"""Spark's numbers for a partition's earliest offset, and for the one that its next record gets."""
+"""Spark's numbers for a partition's earliest offset, and for the offset of its next record."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 _FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
@@ -65,7 +65,7 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'
 
 
 class LookError(Exception):
-    """The brokers cannot be asked or read. Of the configuration, the text names the brokers alone."""
+    """The brokers cannot be asked or read. The text shows no configuration except the brokers' addresses."""
 
 
 class LoginError(LookError):
@@ -106,7 +106,7 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_topics(kafka: Kafka, topics: Iterable[str], spark: SparkSession | None = None) -> dict[str, Seen]:
-    """Describe topics, except missing or hidden ones: reading them gives the better error.
+    """Describe topics, except missing or hidden ones, because reading those gives a better error.
 
     Without a session, raises a `LoginError` if librdkafka lacks the login. Raises a `LookError` if no broker can be asked.
     """
@@ -152,13 +152,13 @@ def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]], spark
     """
     start = kafka.start_of(topic)
     given = {each: named_offset(start, str(each)) for each in spans}
-    if isinstance(start, str) and start not in WORDS:  # the answer is -1 where no record is so late
+    if isinstance(start, str) and start not in WORDS:  # the answer is -1 if all records are earlier
         given = _client(kafka, spark).offsets(topic, list(spans), milliseconds(start), is_committed=True)
     return {each: {EARLIEST: first, LATEST: end}.get(given[each], given[each]) for each, (first, end) in spans.items()}
 
 
 def named_offset(start: str | Mapping[str, int], partition: str) -> int:
-    """Return the offset that a topic's start gives to a partition; `EARLIEST` for a time, which gives none."""
+    """Return the offset that a topic's start gives to a partition; `EARLIEST` for a time, which names none."""
     return WORDS.get(start, EARLIEST) if isinstance(start, str) else start.get(partition, EARLIEST)
 
 
@@ -186,7 +186,7 @@ class Client(AdminClient):
         super().__init__({**config, "error_cb": keep}, logger=logger)  # type: ignore[dict-item]  # its stubs know no callbacks
 
     def describe(self, topics: list[str]) -> dict[str, Seen]:
-        """Describe the topics that are there and may be seen."""
+        """Describe the topics that exist and that this login may see."""
         found: dict[str, Seen] = {}
         for topic, asked in self.describe_topics(TopicCollection(topics), request_timeout=_SECONDS).items():
             try:
@@ -203,7 +203,7 @@ class Client(AdminClient):
         return found
 
     def offsets(self, topic: str, partitions: list[int], at: int, *, is_committed: bool) -> dict[int, int]:
-        """Return each partition's offset at `EARLIEST`, `LATEST`, or a time in milliseconds: -1 if no record is so late."""
+        """Return each partition's offset at `EARLIEST`, `LATEST`, or a time in milliseconds; -1 if all records are earlier."""
         spec = {EARLIEST: _FIRST, LATEST: _END}.get(at) or OffsetSpec.for_timestamp(at)
         asked = dict.fromkeys((TopicPartition(topic, each) for each in partitions), spec)
         isolation, why = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED, ""
@@ -218,7 +218,7 @@ class Client(AdminClient):
     def why(self, error: KafkaException | TimeoutError) -> str:
         """Say why the brokers could not be asked."""
         if isinstance(error, TimeoutError) or error.args[0].code() in _NO_ANSWER:
-            self.poll(0)  # here it calls back
+            self.poll(0)  # runs the callback
             no_answer = f"no broker answered at {self._servers} within {_SECONDS} s"
             return f"{no_answer}: {self.refusals[-1]}" if self.refusals else no_answer
         name: str = error.args[0].name()

@@ -48,7 +48,7 @@ class Sampled(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
+        """The record's place as text."""
         return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
 
 
@@ -85,7 +85,7 @@ def read(kafka: Kafka, most: int) -> Sample:
     with closing(consumer(kafka, **limits)) as client:
         reading = _Reading(client)
         reading.take(spans, each - tail)
-        # Start after the first part, which in a compacted topic reaches further than its number of records.
+        # Start after the first part, which in a compacted topic covers more offsets than records.
         after = dict(reading.reached)
         ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items()}
         reading.take(ends, tail)

@@ -1,4 +1,4 @@
-"""Batches of a log that cannot be decoded, found by Spark's own source: it has every login, also over Spark Connect."""
+"""Finds batches of a log that cannot be decoded. Uses Spark's source, which has every login, also over Spark Connect."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def first(
 ) -> LostRange | None:
     """Return the offsets of the first corrupt batch in a span of a partition, or None. `met` is that batch, if it is known.
 
-    A batch does not say where it ends before it is decoded: reads of single offsets find it, as many as the span has binary
-    digits.
+    The end of a batch is unknown until the batch is decoded. So a binary search over the span finds it, with reads of
+    single offsets.
 
     Raises:
         SourceError: The partition cannot be read for another reason.

@@ -38,7 +38,7 @@ class Standing:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The topics whose name in the tables differs: Kafka's name to that name."""
+        """Map Kafka's name to the name in the tables, for topics whose names differ."""
         return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
 
 

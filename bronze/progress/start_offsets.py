@@ -1,7 +1,7 @@
 """Where a new checkpoint starts each partition: after its highest offset in Bronze, or where reading it started.
 
 A start is decided once, before the partition is read, and kept in `bronze_topics`. The settings count only for a topic that
-was never read. So a new checkpoint skips no record, reads none that was not wanted, and misses no expired offset.
+was never read. So a new checkpoint skips no record, reads no unwanted record, and misses no expired offset.
 
 A table without its checkpoint is enough. A checkpoint without its table would skip what the table lost, so it is refused.
 """
@@ -43,7 +43,7 @@ def starts(
 ) -> dict[str, dict[int, int]]:
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
-    A topic that was never read starts where the settings say, but a partition at its latest offset keeps an earlier decision.
+    A topic that was never read starts where the settings say. If that is the latest offset, an earlier start in the table wins.
     For a topic with rows of 0.2, partitions without a record in Bronze continue at the checkpoint; without one the topic is
     left out. `seen` is empty if the brokers cannot be asked from here. Commits nothing.
 
@@ -86,7 +86,7 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
 
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
-        AnotherWriterError: Another run has begun the table since it was looked at.
+        AnotherWriterError: Another run has written to the table since it was read.
     """
     require_table(spark, run, standing)
     if standing.checkpoint.is_begun:
@@ -185,7 +185,7 @@ def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, See
         with suppress(LookError):
             return {name: _at_brokers(spark, kafka, name, seen[name]) for name in kafka.topics}
     found: Offsets = {}
-    by_start: dict[str, list[str]] = {}  # one query starts all its topics by the same word, the same time, or by offsets
+    by_start: dict[str, list[str]] = {}  # all topics of a query start at the same word, at the same time, or at offsets
     for name in kafka.topics:
         start = kafka.start_of(name)
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)

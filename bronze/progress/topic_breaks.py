@@ -38,7 +38,7 @@ NUMBERINGS = (
 class Break:
     """Why reading a topic cannot continue: it was recreated and has new `starts`, or its `lost` offsets expired or are corrupt.
 
-    `whole` has what can be read before each corrupt batch: a partition, its next offset, and the one after the last.
+    `whole` has the readable range before each corrupt batch: a partition, its next offset, and the offset after the last.
     """
 
     topic: Topic
@@ -91,7 +91,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
 
 
 def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
-    """Return the break of a topic with corrupt batches, or None. Reads all that Bronze lacks of it; errors as `find`.
+    """Return the break of a topic with corrupt batches, or None. Reads all its records that Bronze lacks; errors as `find`.
 
     Raises:
         SourceError: The topic cannot be read for another reason.
@@ -103,7 +103,7 @@ def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
         while start < end and (batch := corrupt_batches.first(spark, kafka, (name, partition), (start, end))):
             lost.append(batch)
             whole.append((partition, start, batch.first_offset))
-            start = batch.last_offset + 1  # noqa: PLW2901 -- the next one is sought behind it
+            start = batch.last_offset + 1  # noqa: PLW2901 -- the search continues after it
     return Break(standing.topics[name], CORRUPT, seen.topic_id, tuple(lost), whole=tuple(whole)) if lost else None
 
 
@@ -126,7 +126,7 @@ def _unread(
 
 
 def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
-    """Raise what reading the topics would raise, if it cannot continue at this position. Commits nothing.
+    """Raise the error that a read would raise if it cannot continue at this position. Commits nothing.
 
     Raises:
         SourceError: The checkpoint to continue with holds a topic that the settings do not name.
@@ -152,7 +152,7 @@ def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
 
 
 def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> None:
-    """Raise a `BatchCorruptError` if the last micro-batch was planned and not finished, and has a batch that is corrupt."""
+    """Raise a `BatchCorruptError` if the last planned micro-batch is unfinished and has a corrupt batch."""
     last = standing.checkpoint
     if last.planned is None or max(last.offsets) in last.commits:
         return
@@ -165,7 +165,7 @@ def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> No
 
 
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
-    """Add what is lost or corrupt to the error of a read; return it unchanged if that cannot be determined."""
+    """Add the lost or corrupt offsets to the error of a read; return it unchanged if they cannot be determined."""
     try:
         if (met := corrupt_batch(error)) is not None:
             span = _unread(spark, run, kafka, standing, (met.topic, [met.partition]))[met.partition]

@@ -29,10 +29,10 @@ class Growth:
     """Partitions that a topic got while it was read.
 
     Attributes:
-        before: How many it had.
-        partitions: How many it has.
-        noticed_at: When a run noticed them.
-        is_read: Whether all is read that was there when the senders knew them.
+        before: The number of partitions before.
+        partitions: The number of partitions now.
+        noticed_at: When a run noticed the new partitions.
+        is_read: Whether all records from before the producers knew the new partitions are read.
     """
 
     before: int
@@ -43,12 +43,12 @@ class Growth:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is read now.
+    """The current state of a topic.
 
-    `checkpoint` is the first that may continue it, `go_on_at` the offset after the last lost one. A partition that `starts`
-    does not list started at 0, or Bronze had records of it when the row was written. None: the rows are of 0.2. `growth` is
-    the last one of the incarnation. `skipped` is None unless the last run skipped the topic; it has the corrupt batch if that
-    was why.
+    `checkpoint` is the first checkpoint that may continue it, `go_on_at` the offset after the last lost one. A partition that
+    `starts` does not list started at 0, or Bronze had records of it when the row was written. `starts` is None for rows of
+    0.2. `growth` is the last growth of the incarnation. `skipped` is None unless the last run skipped the topic; it has the
+    corrupt batch if that was the reason.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Topic:
         return self.incarnation > 1 or bool(self.go_on_at)
 
     def with_partitions(self, partitions: Iterable[int]) -> Topic:
-        """Add partitions that were not there before: they start at 0. Unchanged if the rows are of 0.2.
+        """Add new partitions, which start at 0. Returns the topic unchanged if its rows are of 0.2.
 
         >>> Topic("t", 1, None, 1, {}, {0: 7}).with_partitions([0, 1]).starts
         {0: 7, 1: 0}
@@ -162,7 +162,7 @@ def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
 
 
 def continued(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The incarnations that continue the numbering of earlier ones, with these; all under their names in the tables.
+    """Return the incarnations that continue an earlier numbering, each with the earlier incarnations, by table name.
 
     >>> numbering = {1: None, 2: "same", 3: "same", 4: "new", 5: "same"}
     >>> continued({"topic": "t", "incarnation": number, "numbering": each} for number, each in numbering.items())
@@ -212,12 +212,12 @@ def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
 
 
 def write_grown(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
-    """Append a row for each topic with partitions of which all is read that was there when the senders knew them."""
+    """Append a row per grown topic whose records from before the producers knew the new partitions are all read."""
     _append(spark, run, [{**_row(topic), "cause": GROWN} for topic in topics])
 
 
 def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
-    """Append the row that lets the next run continue a topic after a break, in one commit; return the topic from there on."""
+    """Append the row that lets the next run continue a topic after a break, in one commit; return the topic after the break."""
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
     after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
     lost = [vars(each) for each in acceptance.lost] or None

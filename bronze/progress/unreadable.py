@@ -1,7 +1,7 @@
 """Topics that a run skips because they cannot be read, where `kafka.on_unreadable_topic` is skip.
 
-A topic of the last micro-batch is taken as readable: if it is not, the query fails, names it, and runs again without it. Any
-other topic is looked at first, so a topic that stays unreadable costs no failed query in each run.
+A topic of the last micro-batch is assumed to be readable: if it is not, the query fails, names it, and runs again without it.
+Any other topic is checked first. So a topic that stays unreadable does not fail a query in each run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: 
     """Return the topics that certainly cannot be read, each with its error. Commits nothing. `seen`: see `start_offsets`.
 
     Raises:
-        SourceError: Kafka cannot be read, whatever the topic.
+        SourceError: Kafka itself cannot be read.
     """
     planned = standing.checkpoint.planned
     found: dict[str, SourceError] = {}
@@ -58,7 +58,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: 
 
 
 def named(spark: SparkSession, kafka: Kafka, error: SourceError) -> dict[str, SourceError]:
-    """Return the topics that the error of a read is about, each with its error. Spark does not name all that it may not see."""
+    """Return the topics that a read error concerns, each with its error. Spark does not name every forbidden topic."""
     if error.topics or error.what not in (MISSING.what, NO_RIGHT.what):
         return dict.fromkeys(error.topics, error)
     found: dict[str, SourceError] = {}
