@@ -1,4 +1,4 @@
-"""The fields that a struct column has gained: what `ALTER TABLE ... ADD COLUMNS` has to add. Pure."""
+"""Find the new fields of a struct column, for `ALTER TABLE ... ADD COLUMNS`. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | None:
-    """Return the fields to add, with type and place, in the order to add them; None if the types differ otherwise.
+    """Return the fields to add, with type and place, in the order to add them; None if the types also differ in other ways.
 
     `wanted` has the fields of `there` in the same order, and others between and after them. `path` is the quoted column.
 
@@ -31,11 +31,11 @@ def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | No
         return added_fields(there.elementType, wanted.elementType, f"{path}.element")
     if isinstance(there, MapType) and isinstance(wanted, MapType) and there.keyType == wanted.keyType:
         return added_fields(there.valueType, wanted.valueType, f"{path}.value")
-    return [] if there.simpleString() == wanted.simpleString() else None  # which leaves out what may be null
+    return [] if there.simpleString() == wanted.simpleString() else None  # `simpleString` ignores nullability
 
 
 def holds(kind: DataType, wanted: type[DataType]) -> bool:
-    """Whether a type is of a class, or a type inside it is.
+    """Whether a type, or a type nested in it, is of a class.
 
     >>> from pyspark.sql.types import DateType, IntegerType
     >>> kind = ArrayType(StructType().add("a", MapType(IntegerType(), DateType())))

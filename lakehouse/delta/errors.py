@@ -1,4 +1,4 @@
-"""What the errors of Spark and Delta mean: no table, a version that is gone, another writer."""
+"""Classify the errors of Spark and Delta: a missing table, a lost version, another writer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What Spark raises. Classic PySpark raises Py4J's where it has no class (Delta's conflicts, a missing file)."""
+"""Spark's errors. Classic PySpark raises Py4J's errors where it has no class (Delta's conflicts, a missing file)."""
 
 UNDONE = "tidemark_undone"
 """The message of a guarded write that fails, see `lakehouse.protocol.cutover_fence`."""
 
 OVERTAKEN = "tidemark_overtaken"
-"""The same for a claim, if other loads were claimed meanwhile."""
+"""The message of a guarded claim that fails, because other loads were claimed meanwhile."""
 
 _CONFLICTS = (
     OVERTAKEN,
@@ -34,7 +34,7 @@ _CONFLICTS = (
 _TABLE_CHANGES = (
     "DELTA_METADATA_CHANGED",
     "MetadataChangedException",
-    "DELTA_PROTOCOL_CHANGED",  # also two writers that make a table at once
+    "DELTA_PROTOCOL_CHANGED",  # also if two writers create a table at once
     "ProtocolChangedException",
 )
 _NO_TABLE = (
@@ -64,14 +64,14 @@ _UNSUPPORTED = (
     "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
     "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
     "DELTA_INVALID_PROTOCOL_VERSION",
-    "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta has never heard of
+    "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta does not know
 )
 _APPEND_ONLY = ("DELTA_CANNOT_MODIFY_APPEND_ONLY",)
 _FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 
 
 def is_fixed_setting(error: Exception) -> bool:
-    """Whether an error says that the platform does not let a session change this setting."""
+    """Whether an error says that the platform forbids a session to change this setting."""
     return _mentions(error, _FIXED_SETTING)
 
 
@@ -81,7 +81,7 @@ def is_no_table(error: AnalysisException) -> bool:
 
 
 def raise_if_conflict(error: Exception, table: Table) -> None:
-    """Raise Tidemark's error for a conflict between writers; return if the error is another.
+    """Raise Tidemark's error for a conflict between writers; return for any other error.
 
     Raises:
         AnotherWriterError: The error is such a conflict.
@@ -104,7 +104,7 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
 
 
 def unsupported(error: Exception, table: Table) -> TableStateError | None:
-    """Return the error for a table with features of Delta that this session lacks; None if the cause is another."""
+    """Return the error for a table with features of Delta that this session lacks; None for any other error."""
     lines = [line for line in whole_text(error).splitlines() if any(sign in line for sign in _UNSUPPORTED)]
     if not lines:
         return None
@@ -118,7 +118,7 @@ def unsupported(error: Exception, table: Table) -> TableStateError | None:
 
 
 def is_append_only(error: Exception) -> bool:
-    """Whether an error says that rows of a table may be added and not removed."""
+    """Whether an error says that a table is append-only."""
     return _mentions(error, _APPEND_ONLY)
 
 

@@ -1,7 +1,7 @@
-"""What a Delta table's log says without Spark: its versions, files and properties, and which files are missing or cut.
+"""Read a Delta table's log without Spark: versions, files and properties, and files that are missing or truncated.
 
-Delta reads some damage without an error. An emptied last log file is an empty commit; without its last log file a table is at
-the version before. A function that returns None leaves the question to Spark, which says what is wrong.
+Delta reads some damage without an error. An empty last log file is an empty commit; without its last log file a table is at
+the previous version. If a function returns None, the caller uses Spark, which reports the error.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
-"""The files that Delta and Hadoop leave next to a commit's own."""
+"""The files that Delta and Hadoop write next to a commit's own file."""
 _OF_VERSION = re.compile(r"\.?(\d{20})\..+")
 ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
 """The errors of a table in a local folder that does not exist or cannot be read here."""
-_FEATURES = {"2", "appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # 2: all of that version
+_FEATURES = {"2", "appendOnly", "invariants", "changeDataFeed", "domainMetadata", "clustering"}  # 2: all features of version 2
 
 Action = dict[str, Any]
 
 
 def opened(folder: Path, version: int | None = None) -> DeltaTable:
-    """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns; or raise a `DeltaError`."""
+    """Open a table whose files hold exactly its rows: no deletion vectors, no renamed columns; or raise a `DeltaError`."""
     table = DeltaTable(folder, version=version)
     if table.protocol().min_reader_version > 1:
         raise DeltaError("Its files alone do not say what its rows are.")
@@ -49,14 +49,14 @@ def opened(folder: Path, version: int | None = None) -> DeltaTable:
 
 
 def statistics(table: DeltaTable, *names: str) -> pa.Table:
-    """Return these statistics of each file; null for those that the log lacks."""
+    """Return these statistics of each file; null for statistics that the log lacks."""
     found = pa.table(table.get_add_actions(flatten=True))
     nothing = pa.nulls(found.num_rows)
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
 
 
 def highest_of_files(folder: Path, column: str) -> list[Any] | None:
-    """Return a column's highest value in each data file, of times to the millisecond; None if the log does not say."""
+    """Return a column's highest value in each data file, timestamps to the millisecond; None if the log lacks it."""
     with suppress(*ERRORS):
         found = statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
         rows = zip(*(each.to_pylist() for each in found.columns), strict=True)
@@ -83,7 +83,7 @@ def local_state(folder: Path) -> LocalState | None:
 
 
 def has_own_features(folder: Path) -> bool:
-    """Whether the table needs only the Delta features of Tidemark's tables, and has that of a change feed if it is on."""
+    """Whether the table needs only the Delta features of Tidemark's tables, and has the change feed's if that is on."""
     with suppress(*ERRORS):
         table = DeltaTable(folder)
         needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
@@ -101,7 +101,7 @@ def unneeded_files(folder: Path) -> int | None:
 
 
 def last_transaction(folder: Path, app_id: str) -> int | None:
-    """Return the last version of an application, however old its commit; -1 for none."""
+    """Return the last transaction version of an application, even from old commits; -1 if none."""
     with suppress(*ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
         return -1 if version is None else version
@@ -110,9 +110,9 @@ def last_transaction(folder: Path, app_id: str) -> int | None:
 
 @dataclass
 class Log:
-    """A table's state by its log, and the size in bytes of all its files. The version is -1 without a commit.
+    """A table's state from its log, and the size in bytes of all its files. The version is -1 without a commit.
 
-    `files` has the bytes of each live data file; None if the log is damaged, or its checkpoint has a form not read here.
+    `files` has the bytes of each live data file; None if the log is damaged, or its checkpoint has an unsupported form.
     """
 
     version: int = -1
@@ -127,7 +127,7 @@ class Log:
 
 
 def read_log(table: Files) -> Log:
-    """Replay a table's log from its last checkpoint on, and check that each file is there and can be read."""
+    """Replay a table's log from its last checkpoint, and check that each log file exists and is readable."""
     log, folder = Log(sizes=table.sizes()), table.below("_delta_log")
     names = log.names
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
@@ -155,14 +155,14 @@ def read_log(table: Files) -> Log:
 
 @dataclass(frozen=True)
 class Append:
-    """An append that is a table's last commit: its rows, by the files' statistics, and the text kept with it."""
+    """An append that is a table's last commit: its rows, from the files' statistics, and the text stored with it."""
 
     rows: int
     metadata: str | None
 
 
 def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """Return the last commit if it is this transaction's append, says what it added, and all its files are there."""
+    """Return the last commit if it is this transaction's append, has row counts, and all its files exist."""
     try:
         actions = _actions(table, last_version(table))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -183,7 +183,7 @@ def _actions(table: Path, version: int) -> list[Action]:
 
 
 def last_version(table: Path) -> int:
-    """Return the last version of a table, by the names of its commit files; -1 if there is none."""
+    """Return the last version of a table, from the names of its commit files; -1 if there is none."""
     with suppress(OSError):
         names = os.listdir(table / "_delta_log")  # noqa: PTH208 -- 35,000 in a month, and a path for each takes longer
         return int(max(filter(_COMMIT.fullmatch, names), default="-1").removesuffix(".json"))
@@ -206,7 +206,7 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
 
 
 def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
-    """Yield the live data files that are missing, or not as long as the log says."""
+    """Yield the live data files that are missing, or whose size differs from the log."""
     for name, size in (log.files or {}).items():
         if "://" in name or name.startswith(("/", "file:")):
             continue  # of a clone: the file belongs to another table
@@ -217,9 +217,9 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 
 
 def old_files(table: Files) -> list[str] | None:
-    """Return the files of earlier versions only: those that are left, and those that the log still names.
+    """Return the files that only earlier versions use: existing files, and files that the log still names.
 
-    Log files from before the last checkpoint count too. None if the log is damaged, or has a checkpoint that is not read here.
+    Includes log files from before the last checkpoint. None if the log is damaged, or its checkpoint has an unsupported form.
     """
     log, folder = read_log(table), table.below("_delta_log")
     if log.files is None or log.violations:
@@ -236,7 +236,7 @@ def old_files(table: Files) -> list[str] | None:
 
 
 def before(names: Iterable[str], version: int) -> list[str]:
-    """Return the log files of versions before this one, in their order, and those that crashed writers left.
+    """Return the log files of versions before this one, sorted, and the files that crashed writers left.
 
     >>> before([f"{1:020}.json", f".{2:020}.json.0b3d.tmp", f"{2:020}.json", "_last_checkpoint"], 2)
     ['.00000000000000000002.json.0b3d.tmp', '00000000000000000001.json']
@@ -279,7 +279,7 @@ def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log) ->
             continue
         try:
             rows = _checkpoint(folder, name, "add.path", "add.size")
-        except Exception as error:  # noqa: BLE001 -- whatever the reader says of a damaged file is the finding
+        except Exception as error:  # noqa: BLE001 -- any error of the reader is the finding
             log.violations.append(
                 Violation(f"{folder.place}/{name}", f"cannot be read: {error}", f"a checkpoint of version {version}")
             )
@@ -334,7 +334,7 @@ def _apply(actions: Iterable[Action], log: Log) -> None:
 
 
 def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:
-    """Yield commits that are gone but left other files, which Delta writes only after the commit."""
+    """Yield missing commits that left other files, which Delta writes only after the commit."""
     traces: dict[int, str] = {}
     for name in names:
         if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _FILES_IN_CUBE = 8
-"""Clustered files are rewritten until they add up to this many full files; Delta's default is 100 GB, at any cost."""
+"""Clustered files are rewritten until they add up to this many full files. Delta's default is 100 GB."""
 _LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
 """VACUUM lists in 10,000 tasks by default, which took 37 s for 82 files; Tidemark's tables have no partitions."""
 _STATISTICS = "delta.dataSkippingStatsColumns"
@@ -51,12 +51,12 @@ def state(spark: SparkSession, table: Table) -> State:
 
 
 def lacking(table: Table, found: State) -> dict[str, str]:
-    """Return the properties that the table should have, but lacks or has with another value."""
+    """Return the expected properties that the table lacks or has with another value."""
     return {name: value for name, value in fitting(table.properties, found).items() if found.properties.get(name) != value}
 
 
 def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
-    """Return the properties, with statistics of existing columns only, as Delta requires. Writes add columns to old tables.
+    """Return the properties, with statistics of existing columns only, as Delta requires. Old tables lack some columns.
 
     >>> found = State(files=1, bytes=1, properties={}, columns=("topic", "offset"))
     >>> fitting({"delta.dataSkippingStatsColumns": "topic,offset,sequence"}, found)
@@ -73,7 +73,7 @@ def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) ->
 
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
-    """Count the files below the size. Compaction leaves a single one as it is."""
+    """Count the files below the size. Compaction does not rewrite a single one."""
     if (folder := table.local_folder) is not None and (found := log_files.local_state(folder)) is not None:
         return sum(size < file_mib * _MIB for size in found.sizes)
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
@@ -104,7 +104,7 @@ def vacuum(spark: SparkSession, table: Table) -> None:
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set what these commands read only from the session, unless the platform fixes it (Databricks serverless)."""
+    """Set the session settings of these commands, unless the platform fixes them (Databricks serverless)."""
     before: dict[str, str | None] = {}
     for name, value in settings.items():
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
 """The errors of a root that cannot be read or written."""
 _PATIENCE = {"timeout": "20s", "max_retries": "2", "retry_timeout": "30s"}
-"""How long a store is waited for, and how often it is asked again. By default that takes three minutes."""
+"""Timeout and retries of requests to a store. The defaults take three minutes."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def _owner(lakehouse: Lakehouse) -> str | None:
 
 
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:
-    """Whether a second commit of the same version is refused where the tables are, by trying it. Raises any of ERRORS.
+    """Try whether the tables' storage refuses a second commit of the same version. Raises any of ERRORS.
 
-    In a folder, a file is linked twice to one name, as commits are. In a store, an object is put twice, if it is absent. A
-    root that does not exist is tried in the nearest folder above it. None if a folder has no links: commits are renamed there,
-    and only the lock on the root separates writers.
+    In a folder, a file is linked twice to one name, as commits are. In a store, an object is put twice with the condition that
+    it is absent. For a missing root the nearest folder above it is tried. None if a folder has no links: commits are then
+    renamed, and only the lock on the root separates writers.
     """
     name = f"_check-{secrets.token_hex(8)}"
     if (root := lakehouse.local_root) is not None:

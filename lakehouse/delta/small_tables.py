@@ -1,6 +1,6 @@
-"""Reads rows of a Delta table on the driver: in a local folder by Arrow, from the files that may hold them, else by Spark.
+"""Reads rows of a Delta table on the driver: with Arrow if it is in a local folder, otherwise with Spark.
 
-A query costs Spark some tenths of a second before it reads a row. The statistics in the log say which files may hold a row.
+A Spark query takes some tenths of a second before its first row. Statistics in the log say which files may hold a row.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _CHECKED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
-"""The most that is opened, read or found for few rows. Beyond that Spark is the faster reader, and has the memory."""
+"""Limits on the files and rows that the driver reads. Above them Spark is faster, and has the memory."""
 _DECODED = 4
 """Limit on the decoded size, as a multiple of the size in the files."""
 _MOST_PATHS = 32
 """For more paths Spark runs a job to list the files."""
 _GLOB = frozenset("[]{}*?\\")
-"""Characters that Spark takes for a pattern in a path."""
+"""Characters that Spark treats as a pattern in a path."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """How many rows are few: at most `rows`, and `bytes` both in the files before compression and of the rows found.
 
-    `at_once` rows are read before their size is checked: each may have a value of a megabyte. `texts` are columns that are
+    `at_once` rows are read before their size is checked, because each may have a value of a megabyte. `texts` are columns
     read as dictionaries.
     """
 
@@ -88,7 +88,7 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
     version: int | None = None,
     contract: Contract | None = None,
 ) -> pa.Table:
-    """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a table that does not exist has none."""
+    """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a missing table gives no rows."""
     rows = _local(table, columns, [{start[0]: (start[1], None)}] if start else [], version=version, is_outside=start is None)
     if rows is None:
         if contract is not None and not tables.exists(spark, table):
@@ -100,15 +100,15 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
 
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
-    """Return the rows with the highest value in a column, which must be one of those read; none if the table is empty."""
-    lowest = _highest(spark, table, by)  # of a time perhaps less: the log keeps milliseconds
+    """Return the rows with the highest value in a column, which must be in `columns`; none if the table is empty."""
+    lowest = _highest(spark, table, by)  # may be below a timestamp: the log keeps milliseconds
     rows = None if lowest is None else read_arrow(spark, table, columns, start=(by, lowest))
     found: list[Row] = [] if rows is None else rows.filter(pc.equal(rows[by], pc.max(rows[by]))).to_pylist()
     return found
 
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
-    """Return the highest number in a column, by the files' statistics if they say; 0 if there is none, or no table."""
+    """Return the highest number in a column, from the files' statistics if they have it; 0 without rows or table."""
     return _highest(spark, table, column) or 0
 
 
@@ -139,11 +139,11 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
     rows = few(table, whole.columns, without, version=version, is_outside=True)
     if rows is None or not rows.num_rows:
         return whole
-    return frames.of_arrow(spark, rows, whole.schema).coalesce(1)  # written as one file, on however many cores
+    return frames.of_arrow(spark, rows, whole.schema).coalesce(1)  # written as one file on any number of cores
 
 
 def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
-    """Return the few files that may hold rows outside the boxes as a frame that needs no query of Delta's; or None."""
+    """Return a frame over the few files that may hold rows outside the boxes, without a query of Delta's; or None."""
     if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
         return None
     with suppress(*log_files.ERRORS):
@@ -194,7 +194,7 @@ def _local(  # noqa: PLR0913 -- what is read and how much of it, each by name
 
 
 def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
-    """Return the files that may hold a wanted row: those that reach into a box, or that no box holds as a whole."""
+    """Return the files that may hold a wanted row: files that overlap a box, or, if outside, that no box fully contains."""
     columns = dict.fromkeys(column for box in boxes for column in box)
     named = [f"{statistic}.{column}" for statistic in ("min", "max", "null_count") for column in columns]
     log = log_files.statistics(table, "path", *named)
@@ -208,7 +208,7 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
     def most(column: str) -> pa.ChunkedArray:
         return log[f"max.{column}"]
 
-    # Statistics of long texts are cut, to a lower minimum and a higher maximum: safe both ways.
+    # Statistics of long texts are truncated, to a lower minimum and a higher maximum, so both comparisons stay safe.
     ends = (least, most) if is_outside else (most, least)
     lies_in = [_ends(*ends, box) for box in boxes]
     if is_outside:
@@ -243,10 +243,10 @@ def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> 
 def _read_few(
     dataset: ds.Dataset, named: Mapping[str, None], is_asked: pc.Expression, limits: Limits, columns: Sequence[str]
 ) -> pa.Table | None:
-    """Read the rows; None if they are too many or too large, by the files' metadata or while reading.
+    """Read the rows; None if they are too many or too large, checked in the files' metadata and while reading.
 
-    A repeated value is kept once in a file, but decoded each time. Rows are read in small batches: Arrow's scan of a dataset
-    decodes a whole part of a file before it gives a row.
+    A file stores a repeated value once, but each copy is decoded. So rows are read in small batches: Arrow's dataset scan
+    decodes a whole row group before it returns a row.
     """
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     groups = [part.metadata.row_group(group.id) for part in parts for group in part.row_groups]

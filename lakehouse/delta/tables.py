@@ -50,7 +50,7 @@ Prefetch: TypeAlias = "Callable[[Sequence[Table]], object]"
 
 @dataclass(frozen=True)
 class Transaction:
-    """The idempotency key of an append: Delta skips it if it has seen this or a later version of the application."""
+    """The idempotency key of an append. Delta skips the append if it has seen this or a later version of the application."""
 
     app_id: str
     version: int
@@ -66,7 +66,7 @@ class Streamed:
 
 
 def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
-    """Create a table or, if `is_checked`, check the columns of an existing one and add those that its contract has gained.
+    """Create a table or, if `is_checked`, check the columns of an existing one and add new columns of its contract.
 
     Commits one empty version to a new table, and none to an existing one unless columns are added.
 
@@ -81,7 +81,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
             + (f" TBLPROPERTIES ({_pairs(wanted)})" if wanted else "")
             + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
-        with contextlib.suppress(AnotherWriterError):  # another run makes it at the same time, where no lock keeps it off
+        with contextlib.suppress(AnotherWriterError):  # another run creates it at the same time, without a lock on the root
             execute(spark, statement, table)
         if not exists(spark, table):
             _create_by_append(spark, table, contract, wanted)
@@ -104,7 +104,7 @@ def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> 
 
 
 def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
-    """Return a table, or None, and check its columns, except those that `create` would add. Raises as `create` and `found`."""
+    """Return a table or None. Checks its columns, except columns that `create` would add. Raises as `create` and `found`."""
     there = found(spark, table)
     if there is not None:
         names = there.columns
@@ -115,7 +115,7 @@ def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame 
 
 
 def require_writable(spark: SparkSession, table: Table) -> None:
-    """Check that this session may write to an existing table, by a statement that changes no row. Commits nothing.
+    """Check that this session may write to an existing table, with a statement that changes no row. Commits nothing.
 
     A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
     that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
@@ -132,7 +132,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
 
 
 def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
-    """Create a table whose log folder has no commit, since a run died: `CREATE TABLE` takes that for a table."""
+    """Create a table whose log folder has no commit after a crash: `CREATE TABLE` would treat the folder as a table."""
     columns = spark.createDataFrame([], contract.ddl())
     _commit(_writer(columns, "append").options(**properties), table)
     if properties:
@@ -146,7 +146,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> None:
-    """Add the columns that a table's contract has gained. Existing rows have null there."""
+    """Add the new columns of a table's contract. Existing rows have null there."""
     missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
     if not missing:
         return
@@ -160,7 +160,7 @@ def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: D
 def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
     """Add to a struct column all fields that it lacks, in one commit; existing rows have null there.
 
-    Returns False, and adds nothing, if the types differ otherwise. A commit before it enables the table feature of a new type.
+    Returns False if the types differ in other ways. An earlier commit enables the table feature of a new type.
     """
     added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
     if added:
@@ -170,7 +170,7 @@ def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType)
 
 
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
-    """Enable the feature that a new type needs: Delta does so by itself for new tables only."""
+    """Enable the feature that a new type needs: Delta does so only for new tables."""
     if holds(wanted, TimestampNTZType):
         there = found(spark, table)
         if there is not None and not holds(there.schema, TimestampNTZType):
@@ -200,7 +200,7 @@ def found(spark: SparkSession, table: Table) -> DataFrame | None:
 
 
 def _is_missing(table: Table) -> bool:
-    """Whether a local folder holds other tables but not this one: Spark takes a quarter of a second to say so."""
+    """Whether a local folder holds other tables but not this one. Spark needs a quarter of a second to find out."""
     folder = table.local_folder
     return folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log"))
 
@@ -229,8 +229,8 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     """Return a query's last micro-batch by the table's transactions, which checkpoints keep longer than the log.
 
-    For a table whose log has no batch of the query: a RESTORE in the log came after them all. If the table knows none, the
-    query id is empty and the batch is -1.
+    For a table whose log has no batch of the query because a RESTORE came after all of them. If the table has no such
+    transaction, the query id is empty and the batch is -1.
     """
     folder = table.local_folder
     batch = log_files.last_transaction(folder, query_id) if folder is not None else None
@@ -255,7 +255,7 @@ def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) 
 
 
 class Appended(NamedTuple):
-    """How many rows some versions added, None if unknown; the last of them; and whether later ones were left out."""
+    """How many rows some versions added, None if unknown; the last version; and whether later ones were left out."""
 
     version: int
     rows: int | None
@@ -268,7 +268,7 @@ def appended(
     """Return how many rows the versions (after_version, to_version] added according to their commits. Raises as `version`.
 
     If that is more than `most`, the range ends earlier, after at least one commit with rows. If a commit is gone, removed rows
-    or does not say what it added, the number is unknown, and the range is not cut.
+    or has no row count, the number is unknown, and the range is not cut.
     """
     commits = _history(spark, table, _LIKELY_VERSIONS)
     if len(commits) == _LIKELY_VERSIONS and commits[-1]["version"] > after_version + 1:
@@ -359,7 +359,7 @@ def append(
 ) -> None:
     """Append rows in one commit; with a transaction, at most once. Columns that are not in the contract are left out.
 
-    `metadata` is kept with the commit. The transaction is an option of this write, since session settings would stay.
+    `metadata` is stored with the commit. The transaction is an option of this write, because session settings would persist.
 
     Raises:
         AnotherWriterError: Another writer committed under the same key at the same time.
@@ -369,7 +369,7 @@ def append(
 
 
 def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
-    """Commit a transaction without rows: the table then takes no append of the application up to it. Raises as `execute`."""
+    """Commit a transaction without rows. The table then skips appends of the application up to it. Raises as `execute`."""
     _commit(_writer(spark.read.table(table.sql).limit(0), "append", transaction), table)
 
 
@@ -399,7 +399,7 @@ def last_append(table: Table, transaction: Transaction) -> Append | None:
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
     """Replace the rows that a condition selects, in one commit; append if it selects none. Idempotent.
 
-    `where` is SQL that Tidemark writes, never input. Delta refuses rows that do not meet it. Of two concurrent writes with
+    `where` is SQL that Tidemark writes, never input. Delta refuses rows that do not meet it. If two concurrent writes have
     rows in the same place, one fails. Raises as `append`.
     """
     _commit(_writer(contract.select(rows), "overwrite", metadata=metadata).option("replaceWhere", where), table)
@@ -408,8 +408,8 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
     """Run a MERGE, UPDATE or DELETE and return how many rows it affected. Raises as `execute`, after three tries.
 
-    A conflict is retried, since maintenance compacts files that a MERGE has read. So a statement must give the same rows
-    however often it runs. A guarded one (`lakehouse.protocol.cutover_fence`) raises an `UndoneError`.
+    A conflict is retried, since maintenance compacts files that a MERGE has read. So a statement must give the same
+    rows when it is repeated. A guarded one (`lakehouse.protocol.cutover_fence`) raises an `UndoneError`.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -451,7 +451,7 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
-    """Return the text kept with the last commit that changed rows; None if it has none, or the table does not exist."""
+    """Return the text stored with the last commit that changed rows; None if it has none, or the table does not exist."""
     if not exists(spark, table):
         return None
     for commit in _history(spark, table, _LIKELY_VERSIONS):
@@ -470,7 +470,7 @@ def _writer(rows: DataFrame, mode: str, transaction: Transaction | None = None, 
 
 @contextlib.contextmanager
 def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
-    """Yield a function that computes snapshots while the block runs. It ignores errors: they recur at the table's write.
+    """Yield a function that computes snapshots while the block runs. It ignores errors, which recur when the table is written.
 
     After a commit Delta queries the table's state only when the next append with a transaction, MERGE or replacement needs it.
     """
@@ -484,7 +484,7 @@ def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:
-    """Commit, and once more if another writer changed the table's properties: Delta then checks the rows again."""
+    """Commit. Retry once if another writer changed the table's properties: Delta then checks the rows again."""
     for tries_left in (1, 0):
         try:
             writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)

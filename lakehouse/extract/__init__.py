@@ -1,1 +1,1 @@
-"""Reads producer, epoch and sequence of a Kafka record, or why one could not be read. The entry is `columns.extract`."""
+"""Reads producer, epoch and sequence of a Kafka record, or the reason for a failure. The entry is `columns.extract`."""

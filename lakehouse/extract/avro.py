@@ -1,8 +1,8 @@
-"""Values with a schema as Columns: by one schema, or by the schema whose id precedes each value.
+"""Decodes Avro values as Columns: by one schema, or by the schema whose id precedes each value.
 
-Spark's `from_avro` gives null for bytes that do not fit, as long as the JVM limits what they may claim
-(`lakehouse.machine.java.AVRO_LIMITS`). It ignores bytes after a value, so it reads a record of the value and a mark, which is
-appended to the bytes. Protobuf is turned into Avro first.
+Spark's `from_avro` returns null for bytes that do not fit, if the JVM limits the lengths that they may declare
+(`lakehouse.machine.java.AVRO_LIMITS`). It ignores bytes after a value. So a mark is appended to the bytes, and a record of
+value and mark is read. Protobuf is converted to Avro first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SYMBOLS = [f"s{nth}" for nth in range(64)]
 _MARK = [secrets.randbelow(len(_SYMBOLS)) for _ in range(8)]
-"""Numbers of symbols, each a byte in Avro. A reader knows only these symbols, and no producer knows which they are."""
+"""Numbers of symbols, each a byte in Avro. A reader accepts only these symbols, and no producer knows them."""
 
 
 def has_prefix(value: Column) -> Column:
@@ -50,8 +50,8 @@ def without_prefix(value: Column) -> Column:
 def parsed(value: Column, written: Written, wanted: Type) -> Column:
     """Decode values to a struct of the wanted fields and CORRUPT, which is false if a value was decoded, and otherwise null.
 
-    `written` must know the schema of every id that a value carries: another id fails the query. A scalar named KEY reads whole
-    numbers and text, as text.
+    `written` must have the schema of every id in the values: another id fails the query. A scalar named KEY is read as text
+    from whole numbers and text.
     """
     struct = Type("struct", fields=(*_as_text(wanted).fields, Field(CORRUPT, Type("scalar", "BOOLEAN")))).sql()
     nothing = F.lit(None).cast(struct)

@@ -1,6 +1,6 @@
-"""Extractors: read sequence, producer and epoch with the Column API, or the reason why one could not be read.
+"""Extractors: read sequence, producer and epoch with the Column API, or the reason for a failure.
 
-Every form yields a value or one problem, never an error: nothing that a producer sends can stop a load.
+Every form yields a value or one problem, never an error. No record of a producer can stop a load.
 Digits are ASCII 0-9 only; a sequence and an epoch are whole numbers from 0 to 2^63-1.
 """
 
@@ -45,7 +45,7 @@ _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line f
 _BIGINT_BYTES = WIDTHS["int64"]
 
 _Pair = tuple[Column, Column]
-"""A value, and the problem if it could not be read, else null."""
+"""A value, and the problem: null if the value could be read."""
 
 
 def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) -> DataFrame:
@@ -60,7 +60,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
     roles = {role: cases for role in ROLES if (cases := _cases(ways, here, role))}
     given = per_topic.numbered(records, [topics for _, topics in sources.kinds])
-    # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
+    # One projection per step: the next step uses its columns more than once, and Spark then computes them only once.
     slots = _slots(roles)
     found = given.withColumns(slots)
     raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
@@ -95,7 +95,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
 
 @dataclass(frozen=True)
 class _Case:
-    """A source of a role, for some of all (`of`) kinds of topics."""
+    """A source of a role, for some kinds of topics. `of` is the number of all kinds."""
 
     source: Source
     written: Written | None
@@ -105,7 +105,7 @@ class _Case:
 
     @property
     def slot(self) -> str:
-        """The column of what the form reads from; for JSON and headers one column serves all kinds."""
+        """The column that the form reads from. For JSON and headers one column serves all kinds."""
         shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
         return f"_found_{self.role}_{shared}"
 
@@ -144,13 +144,13 @@ def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
 
 
 def fingerprint(sources: Sources) -> Column:
-    """Return the fingerprint of the sources that a record is read by; null where Bronze does not read it."""
+    """Return the fingerprint of the sources that a record is read by; null if Bronze does not read it."""
     texts = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
     return per_topic.by_topic([(topics, F.lit(text).cast("string")) for topics, text in texts])
 
 
 def columns_read(sources: Sources) -> list[str]:
-    """Return the columns of a record that `extract` reads, other than its place.
+    """Return the columns of a record that `extract` reads, except topic, partition and offset.
 
     >>> from lakehouse.extract.sources import Source, Sources
     >>> columns_read(Sources(Source("header", "seq"), producer=Source("json", "$.p")))
@@ -173,10 +173,10 @@ def _reads(source: Source) -> list[str]:
 
 
 def _found(source: Source, written: Written | None) -> Column:
-    """Return what the form reads from: headers' keys, a whole column, the JSON or field at a path, or a function's result."""
+    """Return the input of the form: headers' keys, a whole column, the JSON or field at a path, or a function's result."""
     match source.form:
         case "header":
-            # No lambda function: a single one keeps Spark from compiling the whole projection.
+            # No lambda function: with a single one Spark does not compile the projection.
             return F.col("headers")["key"]
         case "json" | "prefixed_json":
             return F.get_json_object(_text(source), source.argument)
@@ -243,7 +243,7 @@ def _header(name: str, keys: Column) -> _Pair:
 
 
 def _whole(encoding: Encoding, value: str) -> Column:
-    """Return the integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
+    """Return the integer that the bytes encode; null if they encode none, or if it does not fit a bigint."""
     found = F.col(value)
     if encoding == "utf8":
         return F.when(F.octet_length(found) <= MOST_BYTES, found.cast("string").try_cast("bigint"))
@@ -259,7 +259,7 @@ def _number(role: str, encoding: Encoding) -> _Pair:
     found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
     if encoding == "utf8":
         text = found.cast("string")
-        # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
+        # A text that equals its number as a string has only digits. Others (a leading zero) need the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
         problem = F.coalesce(problem, F.when(F.octet_length(found) > MOST_BYTES, F.lit(TOO_LONG)))
@@ -302,7 +302,7 @@ def imported(named: str, *, where: str) -> Callable[..., Column]:
     try:
         function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)
         parameters = inspect.signature(function).parameters  # os:sep is no function, builtins:max has no signature
-    except Exception as error:  # the operator's code: importing it may raise anything
+    except Exception as error:  # the operator's code: its import may raise any error
         raise ConfigError(
             f"The custom extractor cannot be imported, or is no function of Python: {type(error).__name__}: {error}.",
             where=where,

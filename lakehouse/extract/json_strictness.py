@@ -2,7 +2,7 @@
 
 `get_json_object` and `from_json` stop after the first document. `get_json_object` accepts single quotes and control
 characters in strings, takes the first of duplicate keys, and reads `-0` as 0. As text, both write a fraction as a double, and
-half of a surrogate pair as a question mark. A text is parsed again only if a first look finds something.
+half of a surrogate pair as a question mark. A text is parsed again only if a cheap check finds something.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_document(text: Column, type_: str) -> Column:
     """Parse a text that has to be one document of strict JSON of a SQL type, for `document` and `is_document`.
 
     The text is read between two nulls in an array. More text after the document adds an element, ends the array early, or is an
-    error. To continue under the array's name, a producer would have to know it.
+    error. Only a producer that knows the array's name could continue under it.
     """
     between_nulls = F.concat(F.lit(f'{{"{_NAME}":[null,'), text, F.lit(",null]}"))
     return F.from_json(between_nulls, f"{_NAME} ARRAY<{type_}>, {payload_schema.CORRUPT} STRING", _OPTIONS)
@@ -106,13 +106,13 @@ def _is_repeated(text: Column, parent: str, name: str) -> Column:
 
 
 def _is_minus_zero(text: Column, path: str, at_path: Column) -> Column:
-    """Whether the number is -0, which is read as 0: then replacing every -0 outside strings by -1 changes it."""
+    """Whether the number is -0, which is read as 0. If so, replacing every -0 outside strings by -1 changes it."""
     other = F.get_json_object(F.regexp_replace(text, _MINUS_ZERO, "$1-1"), path)
     may_be = (at_path == "0") & F.contains(text, F.lit("-0"))
     return F.when(may_be, F.coalesce(other != "0", F.lit(True))).otherwise(F.lit(False))
 
 
 def _is_rewritten(text: Column, path: str, at_path: Column) -> Column:
-    """Whether a name is no string: Spark rewrites the text of fractions, objects and arrays."""
+    """Whether a name is not a string: Spark rewrites the text of fractions, objects and arrays."""
     found = F.schema_of_variant(F.try_variant_get(F.try_parse_json(text), path, "variant"))
     return F.when(at_path.rlike(_LOOKS_REWRITTEN), F.coalesce(found != "STRING", F.lit(True))).otherwise(F.lit(False))

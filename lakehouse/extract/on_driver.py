@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.extract.sources import Source
 
 MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
+"""The longest text of a producer's name or a number. Names of a megabyte in every row and list would crash a driver."""
 _LARGEST = 2**63 - 1
 WIDTHS = {"int32": 4, "int64": 8}
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
@@ -31,7 +31,7 @@ class Digits(str):
 
 
 class Object(dict[str, Any]):
-    """An object of a JSON text. `repeated` are its keys that occur more than once; the first value of each counts."""
+    """An object of a JSON text. `repeated` has its keys that occur more than once; the first value of each counts."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -51,7 +51,7 @@ class _TooLongError(ValueError):
 
 
 class _ConstantError(ValueError):
-    """NaN or Infinity, which are no JSON."""
+    """NaN or Infinity, which are not JSON."""
 
 
 def _digits(text: str) -> Digits:
@@ -81,13 +81,13 @@ _IN_WORDS = {
     "Expecting value": "something in it is no JSON value",
     "Unterminated string starting at": "a string in it does not end",
 }
-"""What Python's parser calls a fault, in other words."""
+"""Messages of Python's parser, with our wording."""
 _PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_float=_digits, parse_constant=_constant)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What extractors read of a record. A tombstone has no value; `decoded` is the value decoded from another format."""
+    """The parts of a record that extractors read. A tombstone has no value; `decoded` is a value of another format, decoded."""
 
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
@@ -96,17 +96,17 @@ class Record:
 
     @property
     def json(self) -> Any:
-        """The value as JSON: numbers as `Digits`, objects as `Object`; None if it is no JSON."""
+        """The value as JSON: numbers as `Digits`, objects as `Object`; None if it is not JSON."""
         return self._document[0]
 
     @property
     def json_problem(self) -> str | None:
-        """Why the value is no JSON; None if it is. See `lakehouse.extract.json_strictness`."""
+        """Why the value is not JSON; None if it is. See `lakehouse.extract.json_strictness`."""
         return self._document[1]
 
     @property
     def json_fault(self) -> str | None:
-        r"""Why the value is no JSON, in words and without a text of the value; None if it is.
+        r"""Why the value is not JSON, as a sentence without text of the value; None if it is JSON.
 
         >>> Record(b"\xef\xbb\xbf{}").json_fault, Record(b'{"a": ' + b"9" * 1001 + b"}").json_fault, Record(b"{} {}").json_fault
         ('it begins with a byte order mark', 'it has a number of more than 1,000 digits', 'text follows the first document')
@@ -236,7 +236,7 @@ def _at_path(found: Any, path: str, *, is_name: bool) -> tuple[bytes | None, str
 
 
 def _not_name(found: Any) -> str | None:
-    """Return why a part of a JSON text is no name: Spark gives the digits of whole numbers only."""
+    """Return why a part of a JSON text is not a name: Spark keeps the digits of whole numbers only."""
     if found == "-0" and isinstance(found, Digits):
         return "not_a_whole_number"
     is_fraction = isinstance(found, Digits) and not found.removeprefix("-").isdigit()
@@ -244,6 +244,6 @@ def _not_name(found: Any) -> str | None:
 
 
 def text_of(found: Any) -> bytes:
-    """Return a part of a JSON text as bytes: strings without their quotes, as Spark's `get_json_object` gives them."""
+    """Return a part of a JSON text as bytes: strings without their quotes, like Spark's `get_json_object`."""
     text = found if isinstance(found, str) else json.dumps(found)
     return text.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""Kinds of topics: records that are read alike, by one CASE over the kind's number, which computes no other branch."""
+"""Kinds of topics, which share their sources. One CASE over the kind's number computes only the branch of that kind."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KIND = "_kind"
-"""The number of a record's kind of topic; there is no such column if there is only one kind."""
+"""The column with a record's kind of topic. It does not exist if there is only one kind."""
 
 
 def by_topic(values: Sequence[tuple[Sequence[str], Column]]) -> Column:
-    """Return the value for a record's topic, in any incarnation. The first value is for all topics that no other names."""
+    """Return the value for a record's topic, in any incarnation. The first value is for all topics not named."""
     (_, default), *others = values
     return _case([(F.expr(is_of_topics(topics)), value) for topics, value in others], default)
 
 
 def numbered(records: DataFrame, topics: Sequence[Sequence[str]]) -> DataFrame:
-    """Add the column KIND, if there are several kinds. The first is for all topics that no other names."""
+    """Add the column KIND, if there are several kinds. The first kind is for all topics that no other kind names."""
     if len(topics) == 1:
         return records
     return records.withColumn(KIND, by_topic([(names, F.lit(nth)) for nth, names in enumerate(topics)]))
@@ -39,7 +39,7 @@ def is_of(kinds: Sequence[int], count: int) -> Column:
 
 
 def of_kind(values: Sequence[tuple[Sequence[int], Column]], count: int) -> Column:
-    """Return the value for a record's kind, out of `count` kinds; null if there is none."""
+    """Return the value for a record's kind, out of `count` kinds; null without a value."""
     kinds, value = values[0]
     if len(kinds) == count:
         return value

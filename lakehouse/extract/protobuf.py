@@ -1,7 +1,7 @@
-"""Protobuf values as Columns: of one message, or of the schema and the message that each value names.
+"""Decodes Protobuf values as Columns: of one message, or of the schema and message that each value names.
 
-Our function `ProtobufToAvro.java` turns a value into Avro of the wanted fields; other bytes give null, never an error. A
-session knows it after `lakehouse.spark.value_formats`.
+Our function `ProtobufToAvro.java` converts a value to Avro of the wanted fields; other bytes give null, never an error.
+`lakehouse.spark.value_formats` registers it in a session.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def parsed(value: Column, written: Written, wanted: Type) -> Column:
 
 
 def message_path(value: Column) -> Column:
-    """Return the indexes by which a value names its message, like 0 or 2.0; null if there are none."""
+    """Return the message indexes of a value, like 0 or 2.0; null if it has none."""
     return F.call_function(MESSAGE_PATH, value)

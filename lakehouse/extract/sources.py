@@ -1,4 +1,4 @@
-"""Where sequence, producer and epoch of a record are read from, and the fingerprint that says what a sequence means."""
+"""Where sequence, producer and epoch of a record are read from, and the fingerprint of these sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Way = TypeVar("Way")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a sequence, producer or epoch is read from. prefixed_json follows the prefix of a schema registry.
+    """Where a sequence, producer or epoch is read from. prefixed_json is JSON after the prefix of a schema registry.
 
     The argument is the header's name, the JSON path, the path of fields, the byte range `start:end`, or `module:function`.
     Bytes are digits (utf8) or a big-endian integer.
@@ -53,9 +53,9 @@ def alike(default: Way, own: Iterable[tuple[str, Way]]) -> list[tuple[Way, list[
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the sequence of a record, and its stream's producer and epoch, are read from. Without an epoch it is always 0.
+    """Where the sequence of a record, and its stream's producer and epoch, are read from. The default epoch is 0.
 
-    `written` is None for text. `own` are the topics with other sources, which have no such topics themselves.
+    `written` is None for text. `own` has the topics with other sources; these sources have no `own`.
     """
 
     sequence: Source
@@ -100,7 +100,7 @@ class Sources:
 
     @property
     def is_left_to_silver(self) -> bool:
-        """Whether Bronze reads no record by them: a function's failure, or a registry's, must not stop the ingest."""
+        """Whether Silver extracts all records, not Bronze, because a failing function or registry must not stop the ingest."""
         kinds = (each for each, _ in self.kinds)
         return all(any(source.form in ("custom", "field") for source in each.by_role.values()) for each in kinds)
 

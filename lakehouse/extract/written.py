@@ -1,4 +1,4 @@
-"""How the bytes of values are written if they are not text: as Avro or Protobuf, or with the prefix of a schema registry."""
+"""The format of values that are not text: Avro or Protobuf, or with the prefix of a schema registry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def schema_id(value: bytes) -> int | None:
 
 
 def framing(value: bytes) -> str | None:
-    r"""Return the name of the header that a serializer puts before a value; None if it is not a known one.
+    r"""Return the name of the header that a serializer puts before a value; None if the header is unknown.
 
     >>> framing(b"\x00\x00\x00\x00\x07{}"), framing(b"\x03\x05" + bytes(16)), framing(b"{}")
     ('the prefix of a schema registry', "the header of AWS Glue's registry", None)
@@ -51,7 +51,7 @@ def framing(value: bytes) -> str | None:
 
 
 def message_path(value: bytes) -> str | None:
-    r"""Return the indexes, with points, by which a Protobuf value names its message after the prefix; None if there are none.
+    r"""Return the message indexes of a Protobuf value after the prefix, joined by points; None if there are none.
 
     >>> message_path(b"\x00\x00\x00\x00\x07\x00"), message_path(b"\x00\x00\x00\x00\x07\x04\x02\x00..."), message_path(b"\x00")
     ('0', '1.0', None)
@@ -74,11 +74,11 @@ def message_path(value: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class Written:
-    """How the bytes of values are written.
+    """The format of the bytes of values.
 
     `schema` is the Avro schema or the base64 descriptor set of all values, and `message` their Protobuf message. Both are empty
-    if each value names its own. Values with `undecodable_ids` have no schema. `schemas` holds that of each id at hand, empty if
-    it is of another kind. Claims do not pin it, since an id keeps its meaning.
+    if each value names its own. Values with `undecodable_ids` have no schema. `schemas` maps each known id to its schema, empty
+    if that is of another kind. Claims do not pin it, because an id keeps its meaning.
     """
 
     format: Literal["json", "avro", "protobuf"]
@@ -90,7 +90,7 @@ class Written:
 
     @classmethod
     def of(cls, value: ValueFormat | None) -> Written | None:
-        """Build it from the config's `value`; None if a value is text, or is not decoded at all."""
+        """Build the format from the config's `value`; None if values are text or are not decoded."""
         if value is None or value.format == "text" or (value.format == "json" and value.registry is None):
             return None
         registry = value.registry
@@ -111,5 +111,5 @@ class Written:
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Written:
-        """Build it from what `pinned` returned."""
+        """Build the format from the result of `pinned`."""
         return cls(**{**found, "undecodable_ids": tuple(found["undecodable_ids"])})

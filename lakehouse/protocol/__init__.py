@@ -1,1 +1,1 @@
-"""What processes agree on through commits: who writes Bronze, what a cutover rolled back, what is kept out of Gold."""
+"""State that processes share through commits: Bronze's owner, rolled-back loads, and records kept out of Gold."""

@@ -1,7 +1,7 @@
 """Ownership of Bronze: a table property names the only pipeline that may ingest into it.
 
-The ledger refuses another pipeline too, but only after Bronze has committed: the first pipeline would then take those
-records for its own.
+The ledger refuses another pipeline too, but only after Bronze has committed. The first pipeline would then treat those
+records as its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def create_bronze(spark: SparkSession, run: Run) -> None:
     """Create `bronze_records` as this pipeline's, or check that the existing table is.
 
-    A table from before the property belongs to the pipeline that the ledger names, or else to the first one that comes. One
+    A table without the property belongs to the pipeline that the ledger names, or else to the first pipeline that runs. One
     commit then records the owner.
 
     Raises:
@@ -35,7 +35,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
         ContractError: The table exists with other columns.
     """
     table = run.table(BRONZE_RECORDS)
-    owner = require(spark, run)  # before a column is added, which is a commit
+    owner = require(spark, run)  # first, because adding a column is a commit
     tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, OWNER: run.pipeline}))
     if owner is None and require(spark, run) is None:
         tables.set_properties(spark, table, {OWNER: run.pipeline})

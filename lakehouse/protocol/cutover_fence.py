@@ -1,9 +1,9 @@
-"""Fence between a cutover (a restore or rebuild) and earlier claims: a stale process that wakes up after it writes nothing.
+"""Fence between a cutover (a restore or rebuild) and earlier claims. A stale process that resumes later writes nothing.
 
 Another process may still execute loads that a cutover rolls back. A check before a commit would not stop it; these do:
 
-- The cutover commits to Silver's records and rejects under its own number. Delta takes an append only under a number above
-  all that the table has seen, so that of a rolled-back load is skipped, or conflicts.
+- The cutover commits to Silver's records and rejects under its own number. Delta accepts an append only under a number
+  above all that the table has seen, so an append of a rolled-back load is skipped, or conflicts.
 - A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger
   in its transaction, and fails if a cutover is claimed above the load.
 - The cutover may be claimed between that read and the commit. So after its claim, and before it changes anything, it changes
@@ -54,10 +54,10 @@ def unclaimed(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
 
 
 def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_bronze: bool) -> None:
-    """Fence off what was claimed before a claimed cutover. Commits to every table that a load or a publish writes.
+    """Block the loads claimed before a claimed cutover. Commits to every table that a load or a publish writes.
 
-    `is_noted` records its number in records and rejects, if its own writes there carry none. `with_bronze` is needed if an
-    erasure may be under way: no other claimed load changes Bronze.
+    `is_noted` records the cutover's number in records and rejects, if its own writes there carry none. `with_bronze` is
+    needed if an erasure may be running: no other claimed load changes Bronze.
     """
     for name in _APPENDED_TO if is_noted else ():
         tables.note(spark, run.table(name), Transaction(run.app_id(name), load_seq))
@@ -67,7 +67,7 @@ def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_
 
 
 def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Raise an `UndoneError` if a restore or rebuild was claimed above a load, so that it is not reported as done."""
+    """Raise an `UndoneError` if a restore or rebuild was claimed above a load. Prevents that the load is reported as done."""
     table = run.table(SILVER_LOADS)
     if spark.read.table(table.sql).where(_cutovers_above(load_seq)).limit(1).count():
         raise UndoneError.of(str(table))

@@ -1,8 +1,8 @@
-"""What expectations kept out of Gold: the rows of `gold_rejects`, and which of them are in effect.
+"""The records that expectations kept out of Gold: the rows of `gold_rejects`, and which of them are in effect.
 
-A gate run lists what it finds before it records its results. A row is in effect once its own gate run has published its
-load, as gold_stream_health records. Until then it is a proposal, and if another gate run published the load it is history.
-So nothing has to be taken back when a load is rejected or audited again.
+A gate run writes its rows before its results. A row is in effect once its own gate run has published its load, as
+gold_stream_health records. Until then it is a proposal. If another gate run published the load, it is history. So no row
+has to be removed when a load is rejected or audited again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLACE = ("topic", "partition", "offset")
 
 
 def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
-    """Return the rows that a gate run found: records that its range leaves out of Gold."""
+    """Return the rows of a gate run: records that its range leaves out of Gold."""
     rows = _read(spark, run, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["gate_run_id"] == gate_run.gate_run_id]
 
@@ -64,14 +64,14 @@ def places(spark: SparkSession, rows: Iterable[Row], *more: str) -> DataFrame:
 
 
 def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
-    """Return records other than those that the rows name."""
+    """Return the records that the rows do not name."""
     if not rows:
         return records
     return records.join(F.broadcast(places(spark, rows)), on=list(PLACE), how="left_anti").select(*records.columns)
 
 
 def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:
-    """Return each published load, from the first of these rows on, with the gate run that published it."""
+    """Return each published load, from the first load of these rows, with the gate run that published it."""
     first = min((row["load_seq"] for row in rows), default=None)
     if first is None:
         return set()

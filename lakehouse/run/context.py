@@ -1,4 +1,4 @@
-"""One run of a pipeline: its name, its id, where its tables are and where it reports."""
+"""One run of a pipeline: its name, its id, its tables and its report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_id(now: datetime | None = None) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage of one run shares. `pipeline` and a table's name are the idempotency key of writes to it."""
+    """The context that all stages of a run share. `pipeline` and a table's name are the idempotency key of writes to it."""
 
     pipeline: str
     lakehouse: Lakehouse

@@ -1,4 +1,4 @@
-"""Named crash points, where a test kills or stops the whole process to prove that the next run finishes what was begun."""
+"""Named crash points. A test kills or stops the process there to prove that the next run finishes the work."""
 
 from __future__ import annotations
 

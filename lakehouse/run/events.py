@@ -1,4 +1,4 @@
-"""What the log and the terminal view share: which fields of an event apply to later ones."""
+"""Event fields that also apply to later events, for the log and the terminal view."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 BOUND = ("pipeline", "run_id")
 """Fields that apply to every later event, from the first event that carries them."""
 WORKING = "working"
-"""The event, after its stage's name, of a stage that is still working, see `lakehouse.spark.progress`."""
+"""The suffix of the event of a stage that is still working, see `lakehouse.spark.progress`."""
 BOUND_IN_STAGE = ("load_seq",)
-"""Fields that apply until another stage starts: the gate audits other loads than the one that Silver wrote last."""
+"""Fields that apply until another stage starts: the gate may audit other loads than Silver's last one."""
 
 
 def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Findings: what a check or the breaker looked at, whether it holds, and what to do if it does not."""
+"""Findings: the subject of a check or of the breaker, whether the check holds, and the next step if it does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_COUNTED = 1_000
 
 @dataclass(frozen=True)
 class Violation:
-    """One place where something does not hold: a table, and in it the file, version, load, stream or offset."""
+    """One place where a check fails: a table, and in it the file, version, load, stream or offset."""
 
     where: str
     observed: str
@@ -25,7 +25,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Trip:
-    """Why the breaker would stop a load.
+    """A reason for the breaker to stop a load.
 
     Attributes:
         what: What looks wrong.
@@ -47,7 +47,7 @@ class Check:
     Attributes:
         check: Its name.
         ok: Whether it holds.
-        where: What was looked at; if it does not hold, the first place where it does not.
+        where: What was checked; if the check fails, the first place where it fails.
         observed: What was found.
         expected: What should have been found.
         next_step: What to do; empty if it holds.
@@ -62,7 +62,7 @@ class Check:
 
 
 def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Check:
-    """Return a check's outcome: its first violation, which causes the others, and their count; or that it `holds`.
+    """Return a check's outcome: its first violation, which causes the others, and their number; or that it `holds`.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
     Check(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
@@ -76,7 +76,7 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
 
 def require_sound(findings: Iterable[Check]) -> None:
-    """Raise a `TableStateError` for the first failed check, which by their order causes those that fail after it."""
+    """Raise a `TableStateError` for the first failed check. The checks are ordered so that it causes later failures."""
     for each in findings:
         if not each.ok:
             raise TableStateError(

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _NAME = ".tidemark.lock"
 _MAINTENANCE_SECONDS = 300
-"""How long a run waits for maintenance, which holds the lock for one table at a time."""
+"""How many seconds a run waits for maintenance, which holds the lock for one table at a time."""
 _BETWEEN_SECONDS = 0.2
-"""Maintenance takes the lock and then its own: a run that comes in between must not mistake maintenance for a run."""
+"""Maintenance takes the lock and then its own lock. A run that starts in between must not mistake it for a run."""
 
 
 @contextlib.contextmanager
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
-    """Hold the lock of a local root; do nothing for others, where the log store or the catalog decides who commits.
+    """Hold the lock of a local root. Does nothing for other roots, where the log store or the catalog arbitrates commits.
 
     The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run, then raises an
     `AnotherWriterError`. It always waits for maintenance, which holds a second lock file and releases the lock soon.
@@ -45,7 +45,7 @@ def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: boo
 
 
 def require_no_run(lakehouse: Lakehouse) -> None:
-    """Raise an `AnotherWriterError` if another run holds a local root's lock; wait for maintenance only. Makes no file."""
+    """Raise an `AnotherWriterError` if another run holds a local root's lock. Waits for maintenance. Creates no file."""
     root = lakehouse.local_root
     if root is not None and (root / _NAME).exists():
         with locked(lakehouse):

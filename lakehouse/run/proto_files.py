@@ -27,10 +27,10 @@ _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.-]+(/(?!\.)[A-Za-z0-9_.-]+)*")
 
 
 def assembled(main: str, others: Mapping[str, str]) -> str:
-    """Return a schema's descriptor set, for `protobuf_schema.read`; or a text that begins with REFUSED if there is none.
+    """Return a schema's descriptor set, for `protobuf_schema.read`; or a text that starts with REFUSED if it has none.
 
-    `main` is a .proto file's text, or base64 of a compiled file. `others` are its imports, and what these import, by name,
-    without the well-known files. Text raises a `ToolError` if nothing here compiles it.
+    `main` is a .proto file's text, or base64 of a compiled file. `others` are its direct and indirect imports by name, without
+    the well-known files. Text raises a `ToolError` if no compiler is installed.
     """
     files = {name: as_file(text) for name, text in {**others, _MAIN: main}.items()}
     compiled = [_named(each, name) for name, each in files.items() if each is not None]
@@ -45,7 +45,7 @@ def assembled(main: str, others: Mapping[str, str]) -> str:
 
 
 def as_file(text: str) -> FileDescriptorProto | None:
-    """Decode a compiled file from base64; None if the text is none."""
+    """Decode a compiled file from base64; None if the text is not one."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -81,7 +81,7 @@ def _by_protoc(files: Mapping[str, str]) -> bytes:
                 (root / name).write_text(text, encoding="utf-8")
             except (OSError, ValueError) as error:
                 raise ProtobufSchemaError(f"its file {name} cannot be written: {type(error).__name__}") from error
-        # -P: no name of a registry is imported as a module. A process of its own: protoc writes to its streams, and may die.
+        # -P: no name from a registry is imported as a module. A separate process: protoc writes to its streams, and may die.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
         try:
             ran = subprocess.run(

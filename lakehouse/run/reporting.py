@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 MASK = "********"
 _LONGEST_IN_LOG = 10_000
-"""Limit on the characters of an event's text: enough for an error's message, whose parts are cut one by one."""
+"""Limit on the characters of an event's text. It fits an error's message, whose parts are cut one by one."""
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
-    """Return a function that makes any value JSON-able, with every secret masked at any depth, also where it is escaped.
+    """Return a function that makes any value JSON-serializable and masks every secret at any depth, also escaped.
 
     >>> scrubber(["hunter2"])({"password": "hunter2", "tries": [1, "not hunter2"]})
     {'password': '********', 'tries': [1, 'not ********']}
     """
     given = [secret for secret in secrets if secret]
     forms = {form for secret in given for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])}
-    # Longest first: of a secret that begins with another one, the end must not stay visible.
+    # Longest first: if a secret starts with another secret, its end must not stay visible.
     pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
 
     def scrub(value: object) -> object:
@@ -54,10 +54,10 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
 
 @contextlib.contextmanager
 def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None, is_quiet: bool = False) -> Iterator[Report]:
-    """Open the report of a process, on stderr, so that stdout holds results only.
+    """Open the report of a process on stderr. Stdout holds results only.
 
-    `terminal` draws a live view instead of JSON lines; None does so if stderr can move its cursor. `is_quiet` writes failures
-    only, as JSON lines.
+    `terminal` draws a live view instead of JSON lines; None does so if stderr is a terminal with a cursor. `is_quiet` writes
+    only failures, as JSON lines.
     """
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -78,7 +78,7 @@ class JsonReport:
     """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), the bound fields, and the event's own."""
 
     def __init__(self, scrub: Callable[[object], object], *, is_quiet: bool = False) -> None:
-        import structlog  # a third of a second: not for a command that reports nothing
+        import structlog  # takes a third of a second: not imported by a command that reports nothing
 
         def scrub_event(_logger: object, _method: str, event: Mapping[str, object]) -> Mapping[str, object]:
             return {name: cut(scrub(value)) for name, value in event.items()}
@@ -104,7 +104,7 @@ class JsonReport:
         bind(self.bound, name, fields)
         if self._is_quiet and _level(name) == "info":
             return
-        # A log that cannot be written (a closed pipe, a full disk) is no reason to stop a load half-way.
+        # A log that cannot be written (a closed pipe, a full disk) must not stop a load.
         with contextlib.suppress(OSError):
             getattr(self._log, _level(name))(name, **{**self.bound, **fields})
 
@@ -131,5 +131,5 @@ def _level(name: str) -> str:
 
 
 def save_result(folder: Files, result: Mapping[str, object]) -> str:
-    """Save a run's result as `<run_id>.json`, whole or not at all, in a lakehouse's `_reports`; return its place."""
+    """Save a run's result atomically as `<run_id>.json` in a lakehouse's `_reports`; return its path."""
     return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

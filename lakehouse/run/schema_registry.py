@@ -1,4 +1,4 @@
-"""A schema registry of Confluent's protocol: which schema an id has. The driver asks once for each id."""
+"""A schema registry with Confluent's protocol, which maps ids to schemas. The driver requests each id once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BYTES = 1_000_000
 _NOT_FOUND, _OK = 404, 200
 _REFUSED = (401, 403)
 _MOST_REFERRED = 100
-"""Limit on the schemas that one refers to, and these in turn."""
+"""Limit on the schemas that a schema refers to, directly and indirectly."""
 _BUSY = (429, 500, 502, 503, 504)
 _UNREACHABLE = (
     "Nothing is lost: the next run goes on with these records. Start the registry, or correct value.registry and its url."
@@ -39,13 +39,13 @@ class _Other(NamedTuple):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry, and its answers: the schema of an id never changes."""
+    """A registry with a cache of its answers: the schema of an id never changes."""
 
     settings: Registry
     _known: dict[int, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def of_format(self, given: str, number: int, *, met_at: str) -> str:
-        """Return the schema of an id for values of a format; empty if the id's is of another kind. Raises as `schema`."""
+        """Return the schema of an id for values of a format; empty if the schema is of another kind. Raises as `schema`."""
         kind, text = self.schema(number, met_at=met_at)
         return text if kind == given.upper() else ""
 
@@ -54,7 +54,7 @@ class SchemaRegistry:
 
         Raises:
             RegistryError: The registry cannot be reached, refuses, or lacks the id or a schema that its schema refers to.
-            ToolError: It gives Protobuf as text, and nothing here compiles it.
+            ToolError: The registry returns Protobuf as text, and no compiler is installed.
         """
         if number not in self._known:
             self._known[number] = self._ask(number, met_at)
@@ -92,7 +92,7 @@ class SchemaRegistry:
         try:
             return kind, avro_schema.joined(text, [each.text for each in others.values()])
         except avro_schema.AvroSchemaError:
-            return kind, text  # the decoder says what is wrong with it
+            return kind, text  # the decoder reports what is wrong with it
 
     def _compiled(self, path: str, text: str) -> str:
         """Return a Protobuf schema as a compiled file if the registry has one, else its text."""
@@ -105,7 +105,7 @@ class SchemaRegistry:
     def _referred(
         self, found: dict[str, Any], where: str, others: dict[tuple[str, int], _Other], *, is_protobuf: bool = False
     ) -> None:
-        """Add the schemas that one refers to, each after those that it refers to itself."""
+        """Add the schemas that a schema refers to, each after its own references."""
         for each in found.get("references") or ():
             subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
             if not isinstance(subject, str) or not isinstance(version, int) or (subject, version) in others:
@@ -141,7 +141,7 @@ class SchemaRegistry:
                 status, body = answer.status_code, b""
                 for piece in answer.iter_content(65_536):
                     body += piece
-                    if len(body) > _MOST_BYTES:  # never the whole of an endless answer
+                    if len(body) > _MOST_BYTES:  # never read all of an endless answer
                         break
         except (requests.RequestException, OSError) as error:
             raise RegistryError(
@@ -159,7 +159,7 @@ class SchemaRegistry:
         from urllib3.util import Retry
 
         session, given = requests.Session(), self.settings
-        # Without a login of its own, requests would send one that somebody's ~/.netrc has for the host.
+        # Without an own login, `requests` would send the login for the host from ~/.netrc.
         session.auth = (str(given.username), str(given.password or "")) if given.username is not None else _nobody
         if given.cert is not None:
             session.cert = (given.cert, given.key) if given.key else given.cert

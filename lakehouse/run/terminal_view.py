@@ -26,7 +26,7 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 
 @dataclass
 class _Stage:
-    """One line: a stage, its latest event, the progress since, and every number reported so far."""
+    """One line of the view: a stage, its latest event, the progress since then, and all numbers reported so far."""
 
     name: str
     what: str = ""
@@ -41,7 +41,7 @@ class _Stage:
 
 
 class LiveReport:
-    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it finishes, fails or another begins."""
+    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it ends or another stage begins."""
 
     def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
         self.bound: dict[str, object] = {}
@@ -140,5 +140,5 @@ def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield label, f"{value:,}"
         elif isinstance(value, float):
             yield label, f"{value:,.1f}"
-        elif isinstance(value, str) and len(value) <= _LONGEST_TEXT:  # a longer one would push the numbers off the line
+        elif isinstance(value, str) and len(value) <= _LONGEST_TEXT:  # a longer text would push the numbers off the line
             yield label, value

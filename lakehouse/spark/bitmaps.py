@@ -20,7 +20,7 @@ _IN_WORD = 2**WORD_BITS - 1
 
 
 def word(number: str) -> Column:
-    """Return the bitmap word that a number is in."""
+    """Return the bitmap word of a number."""
     return F.shiftright(number, WORD_BITS)
 
 
@@ -56,7 +56,7 @@ def blocks(places: pa.Table) -> pa.Table:
 
 
 def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the words of sorted numbers, and which number is the first one of each."""
+    """Return the words of sorted numbers, and the index of the first number of each word."""
     starts = np.ones(len(number), bool)
     starts[1:] = (place[1:] != place[:-1]) | (number[1:] >> WORD_BITS != number[:-1] >> WORD_BITS)
     first = np.flatnonzero(starts)
@@ -65,7 +65,7 @@ def _set_bits(place: NDArray[np.int64], number: NDArray[np.int64]) -> tuple[NDAr
 
 
 def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> DataFrame:
-    """Join records, perhaps many millions, with the row of `blocks` that has their offset. Nothing of the records is shuffled.
+    """Join records, perhaps many millions, with the row of `blocks` that has their offset. Does not shuffle the records.
 
     `how` is `left_semi`, `left_anti`, or `left`, which adds a column `block` that is null for records at other offsets.
     """

@@ -68,8 +68,8 @@ def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: st
 def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
     """Return an Arrow table as a frame, with columns by Arrow's types unless there is a schema.
 
-    Classic Spark loses all rows after an empty chunk, as a filter leaves one, so the table is made one chunk. Over Spark
-    Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
+    Classic Spark loses all rows after an empty chunk, which a filter may leave, so the table is combined into one chunk. Over
+    Spark Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
     """
     if table.num_rows:
         whole = table.combine_chunks()

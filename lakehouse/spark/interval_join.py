@@ -1,4 +1,4 @@
-"""Joins intervals of offsets with the records in them, by buckets, so that no wide row is shuffled."""
+"""Joins intervals of offsets with the records in them, by buckets. Shuffles no wide row."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def at(topic: str, partition: int, condition: str) -> str:
 
 
 def any_of(conditions: Iterable[str]) -> Column:
-    """Whether any of one or more conditions holds. As SQL: a thousand are one call, and Spark's parser balances them."""
+    """Whether any of the conditions holds. Uses SQL: a thousand conditions are one call, and Spark's parser balances them."""
     return F.expr(" OR ".join(f"({each})" for each in conditions))

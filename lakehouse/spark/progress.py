@@ -1,4 +1,4 @@
-"""Spark's progress while a stage runs, reported every few seconds, so that an hour's load is not an hour of silence."""
+"""Reports Spark's progress every few seconds while a stage runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report_progress(
         yield
     finally:
         is_over.set()
-        looking.join(every_seconds)  # with a limit: the JVM that it asks may no longer answer
+        looking.join(every_seconds)  # with a timeout: the JVM may no longer answer
 
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
@@ -49,7 +49,7 @@ def _look(context: SparkContext, report: Report, event: str, is_over: threading.
             continue
         try:
             stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
-        except Exception:  # noqa: BLE001 -- whatever the JVM fails with, asking for progress must not end the run
+        except Exception:  # noqa: BLE001 -- a failed progress request must not end the run
             return
         if stages:
             done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)

@@ -1,4 +1,4 @@
-"""Filters for the offsets or sequences of blocks: few ranges, however many blocks. Pure."""
+"""Filters for the offsets or sequences of blocks, as a bounded number of ranges. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ranges(blocks: pa.Table) -> list[Range]:
 
 
 def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
-    """Whether a row's sequence, the column `of`, is in one of some ranges."""
+    """Whether a row's sequence, the column `of`, is in any of the ranges."""
     return interval_join.any_of(
         interval_join.at(topic, partition, f"epoch = {epoch} AND {of} BETWEEN {first} AND {last}")
         for topic, partition, epoch, first, last in wanted
@@ -53,7 +53,7 @@ def offset_filter(spans: pa.Table) -> Column:
 
 
 def _few(spans: pa.Table, place: list[str], of: str) -> Iterator[tuple[Any, ...]]:
-    """Merge the spans of each place if they overlap; if too many remain, take one of each place, from first to last."""
+    """Merge overlapping spans of each place. If too many remain, take one span per place, from first to last."""
     first, last = f"first_{of}", f"last_{of}"
     ordered = spans.select([*place, first, last]).sort_by([(name, "ascending") for name in (*place, first)]).combine_chunks()
     if not ordered.num_rows:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str | None:
-    """Return what a query reads or calls beyond tables, before it runs; None if nothing. Raises Spark's errors.
+    """Return what a query reads or calls besides tables, without running it; None if nothing. Raises Spark's errors.
 
     With `is_in_catalog` it may also read a catalog's other tables: the catalog's permissions apply.
     """
     if (found := model_sql.problem(text)) is not None:
         return found
-    with no_file_relations(spark):  # the plan is analysed too, and no file is to be opened for that
+    with no_file_relations(spark):  # analysis of the plan must not open files either
         explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {model_sql.as_query(text)}").collect())
     parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
     if not is_shown:

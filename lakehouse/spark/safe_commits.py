@@ -1,4 +1,4 @@
-"""Commits that overwrite nothing: whether a session can make them where the tables are."""
+"""Checks that a session's commits overwrite nothing in the tables' storage."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _OTHERS = ("io.delta.storage.S3DynamoDBLogStore",)
 def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
     """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
 
-    Delta's own log store for S3 overwrites a commit, and its rows. The first commit shows whether the store keeps our
-    condition.
+    Delta's own log store for S3 overwrites a commit, and loses its rows. The first commit shows whether the store supports
+    our conditional put.
 
     Raises:
         ToolError: The session's commits would overwrite others, and `lakehouse.storage.single_writer` does not allow that.

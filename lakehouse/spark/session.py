@@ -1,4 +1,4 @@
-"""The one place that opens a Spark session: a caller's, the platform's, spark-submit's, or a local one from cached jars."""
+"""Opens the Spark session: a caller's, the platform's, spark-submit's, or a local one from cached jars."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
 }
-"""Set on every session, also on a platform's: the only settings that the tables' content depends on."""
+"""Set on every session, also on a platform's. The content of tables depends on no other settings."""
 
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
@@ -48,11 +48,11 @@ _OWN = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Every hash table, even a small broadcast one, takes at least a page: by default 64 MB from a heap of 5 GB on.
+    # Every hash table, even a small broadcast one, takes at least a page: by default 64 MB with a heap of 5 GB or more.
     "spark.buffer.pageSize": "2m",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
-    # Otherwise every expression carries the line of Python that it was made in to every task: an eighth of a small load.
+    # Otherwise every expression sends its line of Python to every task, which takes an eighth of a small load.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -61,10 +61,10 @@ _OWN = {
 }
 
 _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
-"""Commits in a folder that overwrite nothing, and no process started for each file. See `LocalFiles.java`."""
+"""Commits in a folder overwrite nothing, and no process is started per file. See `LocalFiles.java`."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
+"""Writes the checkpoint of a local session. The default starts a dozen processes per file to look for links."""
 
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
@@ -75,11 +75,11 @@ _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 
 @contextlib.contextmanager
 def given(spark: SparkSession) -> Iterator[None]:
-    """Within the block, use a caller's session, classic or Spark Connect, wherever one is opened. It keeps its settings.
+    """Within the block, use a caller's session, classic or Spark Connect, instead of opening one. It keeps its settings.
 
     Raises:
-        UsageError: It is no session.
-        ToolError: It is stopped, or lacks Delta's settings or jars; the error has the lines to add.
+        UsageError: The object is not a session.
+        ToolError: The session is stopped, or lacks Delta's settings or jars; the error has the lines to add.
     """
     if not (hasattr(spark, "conf") and hasattr(spark, "sql")):
         raise UsageError("This is no Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
@@ -90,7 +90,7 @@ def given(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         platform.given.reset(token)
-        with contextlib.suppress(Exception):  # stopped meanwhile; the error of the block is the one to see
+        with contextlib.suppress(Exception):  # stopped meanwhile: the caller needs the error of the block
             for name, value in before.items():
                 spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
@@ -101,7 +101,7 @@ def is_databricks(spark: SparkSession) -> bool:
 
 
 def require_delta(spark: SparkSession) -> None:
-    """Check that a session that was not started here speaks Delta, by settings and jars; raise a `ToolError` otherwise."""
+    """Check that a session that was not started here has Delta's settings and jars; raise a `ToolError` otherwise."""
     if is_databricks(spark):
         return
     set_ = {name: spark.conf.get(name, None) or "" for name in _DELTA}
@@ -111,7 +111,7 @@ def require_delta(spark: SparkSession) -> None:
         observed = "; ".join(f"{name} is {set_[name] or 'not set'}" for name in lacks)
         raise _without_delta("The Spark session lacks settings of Delta Lake.", observed)
     try:
-        # Any place without a table: a session without the jars fails before it looks there.
+        # Any path without a table: a session without the jars fails before it reads the path.
         _ = spark.read.format("delta").load("file:///tidemark/no/such/table").schema
     except Exception as error:
         text = str(error)
@@ -146,7 +146,7 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level
 
 def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkSession:
     running = _running()
-    # Started by another caller. It takes those of our settings that can still be changed, and would be broken by them.
+    # Another caller started it. It would take those of our settings that can still be changed, and break.
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
         require_delta(running)
     storage = lakehouse.storage if lakehouse else None
@@ -183,7 +183,7 @@ def _no_warehouse() -> str:
 
 
 def _remove_empty(folder: str) -> None:
-    with contextlib.suppress(OSError):  # somebody used the session, and made a table there
+    with contextlib.suppress(OSError):  # the user of the session created a table there
         Path(folder).rmdir()
 
 

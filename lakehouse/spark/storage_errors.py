@@ -1,4 +1,4 @@
-"""Errors of a machine that cannot write, turned into one that says what to do. Pure."""
+"""Translates errors of a machine that cannot write into an error that says what to do. Pure."""
 
 from __future__ import annotations
 
