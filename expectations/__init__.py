@@ -1,1 +1,1 @@
-"""The gate: facts, the Great Expectations suite over them, and their results. The entry is `gate.audit`."""
+"""The gate: facts, the Great Expectations suite that checks them, and the results. The entry is `gate.audit`."""

@@ -1,4 +1,4 @@
-"""The checks of a gate run: the invariants, and what the settings ask for. Nothing is evaluated here."""
+"""Build the checks of a gate run: the invariants, and the checks in the settings. Evaluates nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _invariants() -> Iterator[Check]:
 
 
 def _budgets(budgets: Mapping[Any, Budget]) -> Iterator[Check]:
-    """Yield one check per limit. A measure that warns by default does not if its count or share has a budget."""
+    """Yield one check per limit. A measure that warns by default does not warn if its count or share has a budget."""
     for measure in MEASURES:
         budget = budgets.get(measure.name)
         if budget is not None:
@@ -89,7 +89,7 @@ def _at_most(measure: str, fact: str, limit: float, severity: str) -> Check:
 
 
 def limit_of(expected: str) -> float:
-    """Return the limit of a budget from `gate_results`: the config may have changed since.
+    """Return the limit of a budget from `gate_results`, because the config may have changed since.
 
     >>> limit_of("at most 0.2 in a load")
     0.2
@@ -118,9 +118,9 @@ def _of_user(expectation: UserExpectation) -> Check:
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that holds for every stream and load, whatever a producer sends. Critical, and not configurable.
+    """A property of every stream and load, for any input of a producer. Critical, and not configurable.
 
-    Its name is that in `gate_results`; its fact is the column of `StreamFacts` that counts the violations.
+    `name` is its name in `gate_results`. `fact` is the column of `StreamFacts` that counts its violations.
     """
 
     name: str
@@ -154,7 +154,7 @@ INVARIANTS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """Something a budget may limit in each audited load, by its key under `gate.budgets`.
+    """A number per audited load that a budget may limit, by its key under `gate.budgets`.
 
     Without a budget, the fact `warns_on` of a load warns above 0.
     """

@@ -44,7 +44,7 @@ def of(decisions: Iterable[Row], gate_run_id: str) -> Row | None:
 
 
 def record(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) -> None:
-    """Append a decision to gate_decisions, in one commit; of two concurrent decisions on a gate run, Delta takes one.
+    """Append a decision to gate_decisions, in one commit. Delta accepts one of two concurrent decisions on a gate run.
 
     Raises:
         AnotherWriterError: Another decision on this gate run was recorded meanwhile.

@@ -1,4 +1,4 @@
-"""The rows behind what a gate run found not met: looked up on request, at the versions that it audited. Reads only."""
+"""Find the rows that violate the failed expectations of a gate run, at the versions that it audited. Read-only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _PLACE = ["topic", "partition", "offset"]
 
 
 def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
-    """The last gate run, whatever its outcome, and at most `rows` rows of each kind behind what it found not met.
+    """Return the last gate run, passed or failed, and at most `rows` rows of each kind that violate its expectations.
 
     Only the gate's current settings hold the arguments of the operator's own expectations.
 
@@ -132,7 +132,7 @@ class _Look:
 
     @cached_property
     def pins(self) -> AuditSnapshot:
-        """What the gate run pinned; what it did not record is taken as it is now."""
+        """The versions that the gate run pinned; the current ones for versions that it did not record."""
         marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*WATERMARK)
         return snapshot.AuditSnapshot(
             first_load_seq=self.gate_run.first_load_seq,
@@ -147,14 +147,14 @@ class _Look:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What the gate run compared. A watermark that has moved since is put back to where the ledger had left it."""
+        """The evidence of the gate run. Replaces a watermark that has moved since by the ledger's value."""
         found = snapshot.evidence(self.spark, self.run, self.pins)
         names = (*STREAM, "kind", "load_seq")
         since = small_tables.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
 
     def _with_floor(self) -> DataFrame:
-        """Silver's marked rows of the range, each with `floor`, the ledger's watermark before its load."""
+        """Return Silver's marked rows of the range, each with `floor`, the ledger's watermark before its load."""
         names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
         rows = [[row[name] for name in names] for row in self.evidence.ledger]
         columns = "topic string, partition int, producer string, load_seq bigint, f_epoch bigint, f_sequence bigint"
@@ -167,7 +167,7 @@ class _Look:
         )
 
     def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
-        """The loads above a limit, and the rows that the measure counts in them."""
+        """Return the loads above a limit, and the rows that the measure counts in them."""
         loads = {row["load_seq"]: row[measure] for row in load_facts(self.evidence) if row[measure] > limit}
         kind = measure.removesuffix("_share")
         over = [{"load_seq": load_seq, measure: value, "limit": limit} for load_seq, value in loads.items()]
@@ -201,7 +201,7 @@ class _Look:
         """The records that Great Expectations finds unexpected; None if the config no longer has the expectation."""
         recorded = (result["expectation"], result["column"], result["expected"])
         found = [each for each in suites.build(self.gate) if (each.name, each.column, each.expected) == recorded]
-        # One that keeps rows out of Gold warns, or fails if there are too many.
+        # A check that keeps rows out of Gold warns, or fails if there are too many.
         check = next((each for each in found if each.quarantines_rows or each.severity == result["severity"]), None)
         if check is None:
             return None
@@ -213,7 +213,7 @@ class _Look:
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
-    """The watermarks, those that moved or were retired after the gate run as the ledger's last row had left them."""
+    """Return the watermarks at the gate run. For those that moved or were retired since, uses the ledger's last row."""
     last: dict[Stream, Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
         last[stream_of(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}
@@ -248,14 +248,14 @@ SHOWN = {
     "silver_mismatch": ("silver_rows", "ledger_kept"),
     "watermark_mismatch": ("silver_highest", "ledger_watermark", "watermark"),
 }
-"""What is shown for each fact, next to the stream and the load."""
+"""The columns shown for each fact, in addition to the stream and the load."""
 
 
 def differences(evidence: Evidence, fact: str) -> list[Row]:
-    """The rows that disagree, by one of the facts that compare tables.
+    """Return the rows that differ between tables, for one of the facts that compare tables.
 
     Returns:
-        A row per stream and load: topic, partition, producer, load_seq, and what each table says, None if nothing. Bronze's
+        A row per stream and load: topic, partition, producer, load_seq, and each table's value, None if it has none. Bronze's
         records are those of the partition. Watermarks are (epoch, sequence).
     """
     ledger: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.ledger}

@@ -1,4 +1,4 @@
-"""The gate of write-audit-publish: audits what Silver gained, records each result, and lets a range of loads out or not."""
+"""The gate of write-audit-publish: audits Silver's new loads, records each result, and passes or fails their range."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
 
     If a released range is not in Gold yet, nothing is audited: that range is published first.
 
-    Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
+    Commits the records kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
     fails: see `expectations.verdict`.
 
     Returns:
@@ -89,7 +89,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
 
 
 def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> None:
-    """Raise what an audit of the waiting loads would raise. Commits nothing, and audits nothing while a table is missing.
+    """Raise the errors of an audit of the waiting loads. Commits nothing, and audits nothing while a table is missing.
 
     Raises:
         GateFailedError: A critical expectation is not met.
@@ -121,7 +121,7 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits
 def _evaluate(
     spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], limits: QuarantineLimits
 ) -> _Audit:
-    """Evaluate the expectations. Those that keep rows out come first; the others see what is left."""
+    """Evaluate the expectations. Those that keep rows out run first; the others check the remaining rows."""
     gate_run_id = new_id()
     found = snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
@@ -159,7 +159,7 @@ def _evaluate(
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
-    """List what is kept out of Gold, before the results that let its loads out."""
+    """Record the rows kept out of Gold, before the results that publish their loads."""
     if not done.kept_out and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
     gate_run_id = done.gate_run.gate_run_id
@@ -170,7 +170,7 @@ def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> Result:
-    """Add to a result where an invariant is violated or a stream restarted, and how far Bronze could be counted."""
+    """Add to a result the places of violations and restarts, and how completely Bronze could be counted."""
     check, outcome, observed, bronze = result.check, result.outcome, result.observed, found.bronze
     if _is_restart(result):
         places = [f"{_named(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
@@ -210,7 +210,7 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _after_the_last(spark: SparkSession, table: Table) -> datetime:
-    """Now, or right after the last gate run if the clock was set back: `verdict.last` takes the latest one's verdict."""
+    """Return now, or just after the last gate run if the clock was set back, because `verdict.last` uses the latest run."""
     last = small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at")
     now = datetime.now(UTC)
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
@@ -241,7 +241,7 @@ def _build_docs(run: Run, done: _Audit) -> None:
         return
     try:
         place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
-    except OSError as error:  # no reason to hold back Gold
+    except OSError as error:  # must not stop the publish to Gold
         run.report.event("gate.docs_failed", reason=str(error))
         return
     run.report.event("gate.docs_built", path=f"{place}/index.html")

@@ -1,6 +1,6 @@
-"""Rows that an expectation keeps out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
+"""Keeps the rows that violate an expectation out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
 
-Above `policies.max_quarantined_share` of a load it fails the load, like any other: a broken expectation must not empty Gold.
+Above `policies.max_quarantined_share` of a load, the expectation fails the load: a wrong expectation must not empty Gold.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
     Part = tuple[int, str | None]
 
 NAMES = ("topic", "partition", "producer", "offset", "epoch", "sequence", "load_seq")
-"""What is listed of a row, in addition to the reason."""
+"""The columns recorded per row, in addition to the reason."""
 
 MOST = 100_000
-"""The most rows that one gate run keeps out of Gold: the driver holds them."""
+"""Limit on the rows that one gate run keeps out of Gold, because the driver holds them."""
 
 _FEWEST = 10
-"""Rows below which no share is too large: a handful of bad records is not a pattern. The breaker uses the same number."""
+"""With fewer rows no share is too large: a few bad records are not a pattern. The breaker uses the same number."""
 
 
 @dataclass(frozen=True)
 class QuarantineLimits:
-    """The largest share of a load's records that may be kept out of Gold; some topics have one of their own."""
+    """The largest share of a load's records that may be kept out of Gold, with own shares for some topics."""
 
     share: float = 1.0
     topics: Mapping[str, float] = field(default_factory=dict)
 
     def part(self, row: Row) -> Part:
-        """The load of a row, and its topic if that has a share of its own."""
+        """Return the load of a row, and its topic if the topic has its own share."""
         topic = plain_topic(row["topic"])
         return row["load_seq"], topic if topic in self.topics else None
 
     def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """Return the parts that would lose more rows than allowed, given distinct rows and the ledger's rows of their loads."""
+        """Return the parts that would lose more rows than allowed. `rows` are distinct; `ledger` has their loads' rows."""
         aside = Counter(self.part(row) for row in rows)
         kept: Counter[Part] = Counter()
         for row in ledger:
@@ -73,7 +73,7 @@ class QuarantineLimits:
 class RowQuarantine:
     """The results of the expectations that keep rows out of Gold, and the distinct rows that they keep out.
 
-    A result whose rows are kept out has failed, but only warns.
+    An expectation whose rows are kept out has failed, but only warns.
     """
 
     results: list[Result]
@@ -106,7 +106,7 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
 def _within(
     results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: QuarantineLimits
 ) -> RowQuarantine:
-    """Apply the limits: keep out the rows within them; the expectations beyond fail their loads."""
+    """Apply the limits: keep out the rows within the limits. Expectations above the limits fail their loads."""
     too_many = limits.passed(_each_once(rows_of, results), ledger)
     for number, rows in list(rows_of.items()):
         if any(limits.part(row) in too_many for row in rows):
@@ -127,7 +127,7 @@ def _fails(result: Result, why: str) -> Result:
 
 
 def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) -> list[Row]:
-    """The rows of several expectations, each record once, with every expectation that it does not meet."""
+    """Return the rows of several expectations, each record once, with all expectations that it violates."""
     found: dict[Place, Row] = {}
     reasons: defaultdict[Place, list[str]] = defaultdict(list)
     for number, rows in rows_of.items():
@@ -142,11 +142,11 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
 
 
 def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
-    """List what a gate run keeps out of its range, in one commit to gold_rejects; before its results, which let a load out.
+    """Record the rows that a gate run keeps out of its range, in one commit to gold_rejects, before its results.
 
-    Earlier decisions on the same records still apply, as long as the ledger has their load. Rows that earlier recorded gate
-    runs listed for the same loads are removed, but for the last one's: those gate runs are no longer published. Where no lock
-    keeps two gate runs apart, the other one's rows stay, whether or not its results are recorded yet.
+    Earlier decisions on the same records still apply, as long as the ledger has their load. Removes the rows that earlier
+    recorded gate runs, except the last one, wrote for the same loads: those gate runs are no longer published. If two gate
+    runs overlap without a lock, the other one's rows stay, whether or not its results are recorded yet.
     """
     table = run.table(GOLD_REJECTS)
     tables.create(spark, table, REJECTS)
@@ -164,7 +164,7 @@ def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: s
 
 
 def _superseded(spark: SparkSession, run: Run, first: int) -> set[str]:
-    """The recorded gate runs whose range reaches a load, but for the last of them: that one may be published."""
+    """Return the recorded gate runs whose range reaches a load, except the last one, which may be published."""
     names, start = ("gate_run_id", "evaluated_at"), ("last_load_seq", first)
     rows = small_tables.read(spark, run.table(GATE_RESULTS), names, start=start, contract=RESULTS)
     recorded = {(row["evaluated_at"], row["gate_run_id"]) for row in rows}
@@ -172,7 +172,7 @@ def _superseded(spark: SparkSession, run: Run, first: int) -> set[str]:
 
 
 def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
-    """The decisions on records that were kept out, by loads that the ledger has."""
+    """Return the decisions on records that were kept out, of loads in the ledger."""
     names = (*PLACE, "state", "settled_load_seq")
     settled = small_tables.read(spark, run.table(GOLD_REJECTS), names, start=("settled_load_seq", 0))
     if not settled:

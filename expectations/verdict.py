@@ -1,4 +1,4 @@
-"""The verdict on what waits for Gold: the last gate run as recorded, and the operator's decision on it. Reads only."""
+"""The verdict on the unpublished loads: the last recorded gate run and the operator's decision on it. Read-only."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def require_let_out(run: Run, gate_run: GateRun, rows: Iterable[Row]) -> None:
 
 
 def _named(row: Row) -> str:
-    """An expectation with the column that it looks at; of an invariant or a budget the name says that."""
+    """Return an expectation's name with its column. The name of an invariant or a budget already implies it."""
     is_of_users = row["expectation"].startswith("expect_") and row["column"]
     return f"{row['expectation']} on {shortened(row['column'])}" if is_of_users else str(row["expectation"])
 
 
 def last(spark: SparkSession, run: Run) -> GateRun | None:
-    """The last gate run, from gate_results, so that Gold may be a task of its own.
+    """Return the last gate run, from gate_results, so that Gold may run as a separate task.
 
     Returns:
         The gate run, failed or not; None if there is none yet, if Gold has published its range, if it was rejected, if a
-        restore rolled it back, or if Gold was put back to before it.
+        restore rolled it back, or if Gold was rolled back to before it.
     """
     rows = recorded(spark, run)
     if not rows:
@@ -78,7 +78,7 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
 
 
 def recorded(spark: SparkSession, run: Run) -> list[Row]:
-    """The gate_results rows of the last gate run; none before the first."""
+    """Return the gate_results rows of the last gate run; none before the first."""
     rows = small_tables.last(spark, run.table(GATE_RESULTS), RESULTS.names, by="evaluated_at")
     latest = max((row["gate_run_id"] for row in rows), default=None)
     return [row for row in rows if row["gate_run_id"] == latest]
@@ -102,7 +102,7 @@ def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:
 
 
 def released(spark: SparkSession, run: Run, decisions: Sequence[Row]) -> GateRun | None:
-    """The last gate run, if it was released and is not in Gold yet. Reads nothing if no release is recorded."""
+    """Return the last gate run if it was released and is not in Gold yet. Reads nothing if no release is recorded."""
     up_to = decided.released_up_to(decisions)
     if not up_to or up_to <= snapshot.last_published(spark, run):
         return None

@@ -1,1 +1,1 @@
-"""Gold: the tables of what the gate let out. The entry is `publish.publish`."""
+"""Gold: the tables of published records, after the gate. The entry is `publish.publish`."""

@@ -1,6 +1,6 @@
 """`gold_latest` and `gold_latest_by_stream`: merged with each publish, or rebuilt from all of `gold_records`.
 
-Within a stream the sequence orders a key's records; between streams the timestamp does. The two orders do not combine, so
+Within a stream the sequence orders a key's records; between streams the timestamp does. The orders may disagree, so
 `gold_latest_by_stream` keeps the last record of each stream for keys in several streams (decision 0043).
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
 
 _MOST_KEYS = 200_000
-"""The most keys that are collected to the driver."""
+"""Limit on the keys that are collected to the driver."""
 _INCREMENT = "tidemark_increment"
 
 
@@ -35,7 +35,7 @@ def is_kept(spark: SparkSession, run: Run) -> bool:
 
 
 def merge(spark: SparkSession, run: Run, records: DataFrame, *, up_to: int) -> None:
-    """Merge the latest of some published records into both tables. A repeat, even over more records, ends in the same rows.
+    """Merge the latest of some published records into both tables. A repeat, even over more records, gives the same rows.
 
     Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
     or rebuild came after load `up_to`.
@@ -77,7 +77,7 @@ def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
 
 
 def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
-    """Return the keys of new rows that are in several streams, known rows included; None if there are none."""
+    """Return the keys of new rows that occur in several streams, including known rows; None if there are none."""
     streams = came.select(*STREAM, "key")
     keys = came.select("topic", "key").distinct()
     for each in known:

@@ -1,14 +1,14 @@
-"""Publish what passed the gate to Gold, exactly once across several tables.
+"""Publish the loads that passed the gate to Gold, exactly once across several tables.
 
 0. Leave out the range's rows in gold_rejects. Add the records that its loads released, under the number of the releasing load.
-   Take back the rows of an earlier publish that died after it let out other rows.
+   Remove the rows of an earlier publish that died after it wrote other rows.
 1. gold_records: append the range's rows, or replace the range if the table already holds it.
 2. gold_latest: merge the latest record of each key, see `gold.latest`.
-3. gold_stream_health: its highest load_seq says what is published. After a crash before it, the next run repeats all steps.
+3. gold_stream_health: its highest load_seq is the last published load. After a crash before it, the next run repeats all steps.
 4. Rebuild the operator's models that are not current. A broken one fails the run after the range is published.
 
-A retry may cover more loads than the first try, so an append is numbered by the last load that the table holds. Of two
-publishers that saw the same table Delta accepts one; the other one replaces the range, as does one whose number a RESTORE took
+A retry may cover more loads than the first try, so an append is numbered by the last load that the table holds. If two
+publishers saw the same table, Delta accepts one. The other replaces the range, as does one whose number a RESTORE rolled
 back. For streaming readers gold_records only grows, unless two publishers race or Silver was rebuilt.
 """
 
@@ -60,7 +60,7 @@ class Published:
 
 
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
-    """Publish the range of loads that a gate run let out, without rejected loads, and with the records that its loads released.
+    """Publish the loads that a gate run passed, without rejected loads, and with the records that these loads released.
 
     Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order.
 
@@ -81,7 +81,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             next_step="See `tidemark gate show`.",
         )
     loads = _loads(spark, run, gate_run)
-    if not loads:  # nothing is written then, so no guard would check this
+    if not loads:  # nothing is written then, so no write guard checks this
         cutover_fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
@@ -144,7 +144,7 @@ def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> b
 
 @dataclass(frozen=True)
 class _RowQuarantine:
-    """Rows of gold_rejects that a range leaves out, and the released records that it adds, as Gold gets them."""
+    """Rows of gold_rejects that a range leaves out, and the released records that it adds, in Gold's columns."""
 
     gate_run: GateRun
     is_in_use: bool
@@ -181,7 +181,7 @@ def _released_records(spark: SparkSession, run: Run, rows: list[small_tables.Row
 
 
 def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
-    """Step 0. Take back what an earlier publish of these loads wrote, if it died and let out other rows."""
+    """Step 0. Remove the rows of an earlier publish of these loads, if it died and wrote other rows."""
     records = run.table(GOLD_RECORDS)
     held = small_tables.highest(spark, records, "load_seq")
     if held < gate_run.first_load_seq:
@@ -240,7 +240,7 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
 
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
-    """Step 1. Write the loads that the table lacks. Every commit holds whole loads, so its highest load says which."""
+    """Step 1. Write the loads that the table lacks: those above its highest load, because commits hold whole loads."""
     held = small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq")
     first = max(gate_run.first_load_seq, held + 1)
     if first <= gate_run.last_load_seq:
@@ -259,7 +259,7 @@ def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int,
 def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, first: int, held: int, gate_run: GateRun
 ) -> None:
-    """Write the loads from `first` on in one commit. An append saves the search for rows to replace."""
+    """Write the loads from `first` on in one commit. Appends if possible: a replacement has to search for rows."""
     table, metadata = run.table(contract.name), _metadata(gate_run)
     rows = cutover_fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
@@ -280,7 +280,7 @@ def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_table
 def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_tables.Row]) -> DataFrame:
     """Return Silver's rows of the range, from the audited version.
 
-    If that is gone, from the latest: only an erasure changes a load's rows, and Gold has to follow it. Raises a
+    If that version is gone, uses the latest: only an erasure changes a load's rows, and Gold must apply it too. Raises a
     `TableStateError` if the ledger counts other rows.
     """
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version

@@ -18,14 +18,14 @@ _TIME = ("timestamp", "partition", "offset")
 
 
 def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
-    """Return Silver's rows as `gold_records` keeps them, with gate_run_id (string). Grain: a record."""
+    """Return Silver's rows in the columns of `gold_records`, with gate_run_id (string). Grain: a record."""
     return silver.withColumn("gate_run_id", F.lit(gate_run_id))
 
 
 def by_stream(records: DataFrame) -> DataFrame:
     """Return the record of each topic, key and stream with the highest (epoch, sequence).
 
-    Records without a key are left out, tombstones are not. Columns: those given.
+    Drops records without a key; keeps tombstones. Columns: those given.
     """
     newest = F.max_by(F.struct(*records.columns), F.struct(*_SEQUENCE)).alias("newest")
     keyed = records.where(F.col("key").isNotNull())
@@ -45,20 +45,20 @@ def shared(of_streams: DataFrame) -> DataFrame:
 
 
 def of_keys(rows: DataFrame, keys: DataFrame, *, how: str = "left_semi") -> DataFrame:
-    """Return the rows whose topic and key are among those given; with `how="left_anti"`, the others."""
+    """Return the rows whose topic and key are in `keys`; with `how="left_anti"`, the others."""
     return rows.join(keys, on=["topic", "key"], how=how)
 
 
 def merge_by_stream(target: str, source: str) -> str:
-    """Build the MERGE of `by_stream` rows into `gold_latest_by_stream`: only a higher record of its stream replaces one."""
+    """Build the MERGE of `by_stream` rows into `gold_latest_by_stream`. Only a higher record of the stream replaces a row."""
     return _merge_where(target, source, f"{_IS_SAME_KEY} AND {_IS_SAME_STREAM}", _is_higher())
 
 
 def merge_latest(target: str, source: str, *, up_to: int) -> str:
     """Build the MERGE into `gold_latest`: a record replaces a lower one of its stream.
 
-    It also replaces one of another stream, since it was chosen among all streams of its key. But a slow publisher does not
-    know the records of loads after `up_to`.
+    It also replaces a record of another stream, because it was chosen among all streams of its key. A record of a load after
+    `up_to` stays, because a slow publisher does not know it.
     """
     is_replaced = f"({_is_higher()} OR NOT ({_IS_SAME_STREAM}) AND old.load_seq <= {up_to})"
     return _merge_where(target, source, _IS_SAME_KEY, is_replaced)
@@ -82,7 +82,7 @@ def _is_higher() -> str:
 
 
 def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> DataFrame:
-    """Return what happened to each stream in each load. Grain: a stream and load of the ledger.
+    """Return the outcome of each stream in each load. Grain: a stream and load of the ledger.
 
     The columns are `lakehouse.contracts.gold.STREAM_HEALTH`. undecodable and newest_record_at come from Silver's rows, the
     rest from the ledger. `value` is only tested for null.

@@ -1,4 +1,4 @@
-"""The operator's SQL models: tables made from Gold's tables, each rebuilt when it is not current."""
+"""The operator's SQL models: tables computed from Gold's tables, each rebuilt when it is not current."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
     """Rebuild every model that is not current, replacing its whole table, in one commit each; return their names.
 
     A model is current if its table's last commit names the query's hash, the last published load and `amended_by`, a load that
-    changed published rows. If one fails, the others are made before a `ModelError` is raised.
+    changed published rows. If a model fails, the others are built before a `ModelError` is raised.
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
@@ -93,7 +93,7 @@ def _query(spark: SparkSession, run: Run, text: str) -> DataFrame:
 
 @contextmanager
 def _views(spark: SparkSession, sources: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Expose rows under the names of Gold's tables, and put a caller's views of these names back afterwards."""
+    """Create views of the rows under the names of Gold's tables. Afterwards restores a caller's views of these names."""
     kept = {name: f"_tidemark_kept_{name}" for name in _SOURCES if _is_temporary_view(spark, name)}
     _rename_views(spark, kept)
     for name, rows in sources.items():
@@ -114,7 +114,7 @@ def _is_temporary_view(spark: SparkSession, name: str) -> bool:
 
 
 def _rename_views(spark: SparkSession, names: Mapping[str, str]) -> None:
-    """Rename temporary views, each while its old name is there: Spark Connect looks a name up when it is used."""
+    """Rename temporary views. Drops the old name last, because Spark Connect resolves a name when it is used."""
     for before, after in names.items():
         spark.table(before).createOrReplaceTempView(after)
         spark.catalog.dropTempView(before)

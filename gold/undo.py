@@ -1,4 +1,4 @@
-"""Take rows out of Gold: those of rolled-back loads, of a rejected range, of an erased key, or of an undone decision."""
+"""Remove rows from Gold: rows of rolled-back loads, of a rejected range, of an erased key, or of an undone decision."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
-    """Remove what the loads after `keep_to` up to `undo_to` brought. A repeat changes nothing.
+    """Remove the rows of the loads after `keep_to` up to `undo_to`. A repeat changes nothing.
 
-    A key that loses its latest record gets the latest of those that stay. Commits to gold_records, gold_latest,
-    gold_latest_by_stream and gold_stream_health, in this order; the last one says what is published.
+    A key that loses its latest record gets the latest remaining one. Commits to gold_records, gold_latest,
+    gold_latest_by_stream and gold_stream_health, in this order; the last commit changes what is published.
 
     Raises:
         AnotherWriterError: Another run publishes at the same time.
@@ -105,7 +105,7 @@ def _discard_rejects(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
-    """Put back to held what rolled-back loads released or discarded, and delete the rejects that they brought."""
+    """Set rejects that rolled-back loads settled back to held, and delete the rejects of those loads."""
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):
         return

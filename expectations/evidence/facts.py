@@ -25,12 +25,12 @@ ORDINAL = ("epoch", "sequence")
 
 
 def mark(records: DataFrame) -> DataFrame:
-    """Mark what the invariants look at in each record of `silver_records`.
+    """Add the columns that the invariants check to each record of `silver_records`.
 
     Returns:
-        `REQUIRED`, producer, is_undecodable, ordinal (struct of epoch and sequence), in_order (the ordinal, null of a late
-        record), previous (the in_order before it by offset, in its load), earlier (the highest ordinal of the loads before),
-        repeats and is_repeated (whether another record of the stream has the same ordinal, before or behind it).
+        `REQUIRED`, producer, is_undecodable, ordinal (struct of epoch and sequence), in_order (the ordinal; null for a late
+        record), previous (the in_order before it by offset, in its load), earlier (the highest ordinal of earlier loads),
+        repeats and is_repeated (whether another record of the stream has the same ordinal, before or after it).
     """
     by_sequence = Window.partitionBy(*STREAM).orderBy(*ORDINAL, "offset")
     before = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -48,7 +48,7 @@ def mark(records: DataFrame) -> DataFrame:
 
 
 def silver_facts(records: DataFrame) -> DataFrame:
-    """Count what Silver holds of each stream and load, in one shuffle of narrow rows.
+    """Count Silver's rows of each stream and load, in one shuffle of narrow rows.
 
     Grain: a stream and load. Columns: topic, partition, producer, load_seq, and (bigint): rows; not_increasing, in-order rows
     not above the one before in their load; repeated_keys, rows that repeat a (stream, epoch, sequence); nulls, in required
@@ -79,7 +79,7 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
 
 
 def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
-    """Count Bronze's distinct offsets in each range: all that is known once its versions are gone.
+    """Count Bronze's distinct offsets in each range. Nothing else can be counted once its versions are gone.
 
     `spans` has topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
     """

@@ -1,4 +1,4 @@
-"""The evidence of a gate run in few rows, and what it evaluates: each stream's violations, each load's measures. Pure."""
+"""The evidence of a gate run in few rows, and its results: each stream's violations, each load's measures. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Evidence:
     Attributes:
         ledger: Rows of `silver_loads`.
         silver: Rows of `expectations.evidence.facts.silver_facts`.
-        rejected: The rejected loads: they are no longer audited.
+        rejected: The rejected loads, which are no longer audited.
         restarts: The ledger's rows of streams whose numbering may have restarted.
     """
 
@@ -74,14 +74,14 @@ def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[P
 
 
 Stream = tuple[str | None, int | None, str | None]
-"""topic, partition, producer; topic and partition are None for a load of which there is no row."""
+"""topic, partition, producer; topic and partition are None for a load without rows."""
 
 _LARGEST = 2**63 - 1
 
 
 @dataclass
 class StreamFacts:
-    """A stream in a load: how often each invariant is violated. All counts are 0 if everything is right."""
+    """The number of violations of each invariant, for a stream in a load. All are 0 if everything is right."""
 
     topic: str | None
     partition: int | None
@@ -108,7 +108,7 @@ _COUNTED = (
 
 
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
-    """The violations of each stream and load that a table names, sorted by load; without rejected loads."""
+    """Return the violations of each stream and load that a table names, sorted by load, without rejected loads."""
     ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
     differences = {
         "not_increasing": reconcile.sequences_rise(ledger, silver),
@@ -141,7 +141,7 @@ def stream_facts(evidence: Evidence) -> list[StreamFacts]:
 
 
 def load_facts(evidence: Evidence) -> list[Row]:
-    """The measures of each load that was not rejected, from the ledger; undecodable records are counted in Silver."""
+    """Return the measures of each load that was not rejected, from the ledger. Counts undecodable records in Silver."""
     loads: dict[int, Counter[str]] = {
         load_seq: Counter() for load_seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)
     }
@@ -165,7 +165,7 @@ def load_facts(evidence: Evidence) -> list[Row]:
 
 
 def measure(load_seq: int, found: Counter[str]) -> Row:
-    """A load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0.
+    """Return a load's row with every measure of `expectations.checks.MEASURES`. Shares are 0 if there are no records.
 
     `missing_of_contiguous` is the part of `missing` in streams that should have no gaps.
     """
@@ -175,7 +175,7 @@ def measure(load_seq: int, found: Counter[str]) -> Row:
 
 
 def is_contiguous(row: Row) -> bool:
-    """Whether a row of the ledger is of a stream that should have no gaps, by the policies that its load was decided by."""
+    """Whether a ledger row's stream should have no gaps, by the policies of its load."""
     rules = _rules(row["rules"] or "{}")
     own = dict(rules.get("topics", ()))
     return bool(own.get(plain_topic(row["topic"]), rules).get("contiguous"))
@@ -188,7 +188,7 @@ def _rules(text: str) -> dict[str, Any]:
 
 
 def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
-    """Check that Bronze has as many records of each partition and load as the ledger; one of its streams gets what differs."""
+    """Compare Bronze's record count per partition and load with the ledger. Assigns a difference to one of the streams."""
     bronze = evidence.bronze
     claimed: Counter[PartitionLoad] = Counter()
     streams: dict[PartitionLoad, Stream] = {}

@@ -1,4 +1,4 @@
-"""The evidence of a gate run: each table read once, at a pinned version. Writes nothing."""
+"""Read the evidence of a gate run: each table once, at a pinned version. Writes nothing."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class AuditSnapshot:
     """The loads that wait for the gate, and the Delta version of each table that their audit reads.
 
     Attributes:
-        finished: Last finished load; those after the range were rejected.
-        rejected: The rejected loads. Some may be in the range if Gold was put back since.
+        finished: The last finished load. Loads after the range were rejected.
+        rejected: The rejected loads. Some may be in the range if Gold was rolled back since.
     """
 
     first_load_seq: int
@@ -54,7 +54,7 @@ class AuditSnapshot:
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
     """Pin the loads and table versions to audit; None if every finished load is published or rejected.
 
-    The watermarks come first: a load that they call finished is whole in tables that are read later.
+    Reads the watermarks first: a load that is finished there is complete in all tables that are read later.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -79,7 +79,7 @@ def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSna
 def last_published(spark: SparkSession, run: Run) -> int:
     """Return the last load that Gold has published; 0 before the first. Gold writes gold_stream_health last.
 
-    Later rejected loads do not count: Gold still has to follow their erasures and restores.
+    Later rejected loads do not count: Gold must still apply their erasures and restores.
     """
     return small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
@@ -92,7 +92,7 @@ def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
 
 
 def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
-    """Return Silver's rows of the range at the pinned version, and rows that name no load, so that these are found."""
+    """Return Silver's rows of the range at the pinned version, and rows without a load, so that the audit finds these."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(snapshot.first_load_seq, snapshot.last_load_seq) & F.expr(snapshot.rejected.excluded)
     others = small_tables.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)
@@ -101,7 +101,7 @@ def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame
 
 
 def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot, *, gate_run_id: str) -> DataFrame:
-    """The same rows as Gold would get them."""
+    """Return the same rows in the form that Gold would get."""
     unerased = records(spark, run, snapshot).where(F.col("erased").isNull()).drop("erased")
     return unerased.withColumn("gate_run_id", F.lit(gate_run_id))
 
@@ -128,9 +128,9 @@ def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence
 
 
 def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Sequence[Row]) -> list[Row]:
-    """Find streams whose duplicates have later timestamps than their originals. Reads nothing unless a stream sent no others.
+    """Find streams whose duplicates have later timestamps than their originals. Reads nothing if no stream sent only those.
 
-    The first and the last record of each block are compared. Rejects of finished loads never change: any version will do.
+    Compares the first and the last record of each block. Rejects of finished loads never change, so any version may be read.
     """
     again = {
         (*stream_of(row), row["load_seq"]): row
@@ -157,10 +157,10 @@ def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Se
 
 
 def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequence[Row]) -> BronzeCounts:
-    """Count Bronze without the ledger's help: by whole versions, or by offsets if versions are gone from the log.
+    """Count Bronze independently of the ledger: by whole versions, or by offsets if versions are gone from the log.
 
-    By offsets also if topics have joined or left since the load before: records of a topic that joined may be older than the
-    load's versions. Counting starts where the load before the range ended, so that a version that no load claims is found too.
+    Also by offsets if topics were added or removed since the previous load: an added topic's records may be older than the
+    load's versions. Counting starts where the load before the range ended, so it also finds a version that no load claims.
     """
     first = snapshot.first_load_seq
     ledger = [row for row in loaded if first <= row["load_seq"] <= snapshot.finished]

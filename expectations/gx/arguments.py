@@ -1,11 +1,11 @@
-"""Arguments of expectations: those that are wrong whatever the records are, and the flat columns that the others get.
+"""Check the arguments of expectations before any record is read, and add the flat columns that they need.
 
-Great Expectations accepts a wrong pattern, condition, column or value; then the expectation errs or fails on every load, and
-Gold stops. Only certain mistakes are refused: this is no parser of Spark's SQL, nor of Java's patterns.
+Great Expectations accepts a wrong pattern, condition, column or value. The expectation then fails on every load, and Gold
+stops. Only unambiguous mistakes are refused: this module does not parse Spark's SQL or Java's patterns.
 
-Some of its Spark metrics find `payload.id` inside the struct, others do not. Some refuse a SMALLINT, and 0.1 as a FLOAT is
-0.10000000149 to all of them. Some compare in Python: a Decimal with a float, and a time in the driver's own zone with one in
-UTC. `flatten` gives them flat columns of types that they compare exactly.
+Some of its Spark metrics find `payload.id` inside the struct, others do not. Some refuse a SMALLINT, and all read the FLOAT
+0.1 as 0.10000000149. Some compare in Python: a Decimal with a float, and a time in the driver's zone with one in UTC.
+`flatten` adds flat columns of types that they compare exactly.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ _GX_COLUMN = re.compile(r"\bcol\(\s*[\"']([^\"']*)[\"']\s*\)")
 _BROKEN = ("missing )", "unbalanced parenthesis", "unterminated character set")
 
 _CASTS = {"tinyint": ("int",), "smallint": ("int",), "float": ("string", "double")}
-"""Casts by type, one after another. A FLOAT becomes the DOUBLE of the same digits, which is what the config has."""
+"""Casts by type, applied in order. A FLOAT becomes the DOUBLE with the same digits, as in the config."""
 _CASTS_FOR_PYTHON = {"decimal": ("double",), **dict.fromkeys(("date", "timestamp"), ("timestamp_ntz",))}
 
 
 def kind_of(sql_type: str) -> Kind:
-    """The kind of values that a SQL type has."""
+    """Return the kind of values of a SQL type."""
     return _TYPES.get(sql_type.partition("(")[0].upper(), "nested")
 
 
 def unlike(expectation: str, arguments: Mapping[str, Any], kinds: Mapping[str, Kind]) -> tuple[str, str] | None:
-    """Return the argument that cannot be evaluated with a column of its kind, and what is expected there; None if all can.
+    """Return an argument that does not fit the kind of its column, and the expected kind of argument; None if all fit.
 
     >>> unlike("expect_column_mean_to_be_between", {"column": "id", "min_value": 1}, {"id": "text"})
     ('column', 'numbers')
@@ -121,7 +121,7 @@ def unlike(expectation: str, arguments: Mapping[str, Any], kinds: Mapping[str, K
 
 
 def comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> Mapping[str, Any]:
-    """Convert bounds and values to what Great Expectations can compare with a column of a kind: numbers, and times in UTC.
+    """Convert bounds and values to types that Great Expectations compares with a kind of column: numbers, times in UTC.
 
     >>> comparable("expect_column_values_to_be_between", {"max_value": "2026-03-01T01:00:00+01:00"}, "moment")
     {'max_value': '2026-03-01T00:00:00+00:00'}
@@ -163,7 +163,7 @@ def _is_read(read: Callable[[str], object], text: str) -> bool:
 
 
 def _is_rounded(bound: str | float) -> bool:
-    """Whether Great Expectations, to which each bound is a float, would compare with another number."""
+    """Whether a bound changes when Great Expectations converts it to a float."""
     number = _number(bound)
     try:
         return isinstance(number, int) and float(number) != number
@@ -176,13 +176,13 @@ def _number(value: str | float) -> float:
 
 
 def _utc(value: str | date) -> datetime:
-    """The time in UTC, without a zone; that of a date is its midnight."""
+    """Return the time in UTC, without a zone; midnight for a date."""
     found = datetime.fromisoformat(value if isinstance(value, str) else value.isoformat())
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
 def broken_pattern(arguments: Mapping[str, Any]) -> str | None:
-    r"""Return the argument that is no regular expression: a bracket or parenthesis is missing.
+    r"""Return the argument that is not a regular expression, because a bracket or parenthesis is missing.
 
     >>> broken_pattern({"regex": "("}), broken_pattern({"regex": r"\p{Lu}(?<year>[0-9]{4})[a-z&&[^x(]]\Q(\E"})
     ('regex', None)
@@ -208,14 +208,14 @@ def _is_broken(pattern: str) -> bool:
 
 
 def parser_is_missing(arguments: Mapping[str, Any]) -> bool:
-    """Whether a condition in Great Expectations' own words, `col("sequence") > 3`, is not said to be one."""
+    """Whether a condition in Great Expectations' syntax, `col("sequence") > 3`, lacks its `condition_parser`."""
     condition = arguments.get("row_condition")
     is_own = isinstance(condition, str) and _GX_COLUMN.search(condition)
     return bool(is_own) and arguments.get("condition_parser") not in _GX_PARSERS
 
 
 def condition_columns(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the columns that `row_condition` compares with something, nested ones as paths.
+    """Return the columns in comparisons of `row_condition`, nested ones as paths.
 
     >>> condition_columns({"row_condition": "sequenz > 3 AND (topic = 'a > b' OR NOT upper(key) = 'B')"})
     ['sequenz', 'topic']
@@ -285,7 +285,7 @@ def _casts(expectation: str, found: DataType) -> tuple[str, ...]:
 
 
 def named(arguments: Mapping[str, Any]) -> list[str]:
-    """The columns that an expectation's arguments name, nested ones as paths.
+    """Return the columns that an expectation's arguments name, nested ones as paths.
 
     >>> named({"column_A": "payload.low", "column_list": ["key", "offset"], "min_value": 0})
     ['payload.low', 'key', 'offset']

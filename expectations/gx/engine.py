@@ -1,7 +1,6 @@
 """Great Expectations: the only module that imports it.
 
-The import takes about six seconds of one core, and no option makes it less. So functions import it, only when something is
-audited.
+The import takes about six seconds of one core, and no option shortens it. So functions import it, and only for an audit.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _COUNTED = {
 """Expectations on all rows whose observed value is a count or a share."""
 _ABOUT_COLUMNS = ("Error: The column ", "The column ")
 _ABOUT_QUERIES = ("UNRESOLVED_", "DATATYPE_MISMATCH", "PARSE_", "MISSING_", "AMBIGUOUS_", "UNSUPPORTED_")
-"""Beginnings of messages, and of Spark's error conditions, that are about a query and not about a row."""
+"""Prefixes of messages, and of Spark's error conditions, that concern a query and not a row."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +99,14 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
             found |= _validated(_batch(context, subject.value, content), numbered)
         except TidemarkError:
             raise
-        except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is the result
+        except Exception as error:  # noqa: BLE001 -- third-party code: any error is the result
             problem = f"{type(error).__name__}: {headline(str(error))}"
             found |= {number: _errored(check, problem) for number, check in numbered.items()}
     return [found[number] for number in sorted(found)]
 
 
 def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """The records that an expectation finds unexpected, by some of their columns; none if it evaluates all rows at once.
+    """Return some columns of the records that violate an expectation; none if it evaluates all rows at once.
 
     Raises:
         TidemarkError: It could not be evaluated.
@@ -125,7 +124,7 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
         batch = _batch(_context(), Subject.RECORDS.value, named)
         validated = batch.validate(_expectation(check, 0, check.name), result_format=wanted)
         result, problem = validated.result, _problem(validated.exception_info)
-    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is why there are no rows
+    except Exception as error:  # noqa: BLE001 -- third-party code: any error explains why there are no rows
         problem = f"{type(error).__name__}: {headline(str(error))}"
     if problem is not None:
         raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
@@ -175,7 +174,7 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Non
             "success_percent": 100 * met / len(results) if results else 100.0,
         },
     )
-    # It reads a bare name as a time and fails if the zone is none: 20261121T093000-4502ad.
+    # It parses a bare name as a time, and fails on an invalid zone: 20261121T093000-4502ad.
     run = RunIdentifier(run_name=f"gate run {run_name}")
     validated.meta["run_id"] = run
     context = _context()
@@ -230,12 +229,12 @@ def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[s
 
 
 def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]:
-    """Results by the number that each expectation carries: Great Expectations does not keep their order."""
+    """Return results by each expectation's number, because Great Expectations does not preserve their order."""
     import great_expectations as gx
 
     expectations = [_expectation(check, number, check.name) for number, check in numbered.items()]
     suite = gx.ExpectationSuite(name="tidemark_gate", expectations=expectations)
-    # No sample of unexpected values: it would cost a job per expectation, and expose personal data.
+    # No sample of unexpected values: it would need a job per expectation, and expose personal data.
     validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
     found = {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
     return {number: _result(check, found[number]) for number, check in numbered.items()}
@@ -277,7 +276,7 @@ def _result(check: Check, validated: ExpectationValidationResult) -> Result:
     problem = _problem(validated.exception_info)
     if problem is not None:
         return _errored(check, problem)
-    # Of records only counts are shown, no values such as a maximum.
+    # For records only counts are shown, never values such as a maximum.
     is_counted = validated.result.get("unexpected_count") is not None or check.type in _COUNTED
     is_shown = is_counted or check.subject is not Subject.RECORDS
     observed = _observed(validated.result)[:_OBSERVED_CHARACTERS] if is_shown else _NOT_SHOWN
@@ -285,7 +284,7 @@ def _result(check: Check, validated: ExpectationValidationResult) -> Result:
 
 
 def _errored(check: Check, problem: str) -> Result:
-    """The result of a check that could not be evaluated. Spark's errors about rows may hold values: their condition is kept."""
+    """Return the result of a check that could not be evaluated. Of Spark's errors about rows it keeps only the condition."""
     condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", problem)
     if check.subject is Subject.RECORDS and not problem.startswith(_ABOUT_COLUMNS):
         if condition is None:
@@ -296,7 +295,7 @@ def _errored(check: Check, problem: str) -> Result:
 
 
 def _problem(exception_info: Mapping[str, Any] | None) -> str | None:
-    """Why an expectation could not be evaluated: Great Expectations reports it either flat or by metric."""
+    """Return why an expectation could not be evaluated. Great Expectations reports it flat or by metric."""
     infos = [exception_info, *(exception_info or {}).values()]
     for info in infos:
         if isinstance(info, dict) and info.get("raised_exception"):
@@ -314,7 +313,7 @@ def _observed(result: Mapping[str, Any]) -> str:
 
 
 _NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
-"""By their class they evaluate each row; on Spark they only look at the column's type."""
+"""By their class they evaluate each row; on Spark they check only the column's type."""
 
 _NO_ORDER = "gives wrong answers on Spark: it orders by a constant and knows no streams."
 _NO_SPARK = "cannot be evaluated: Great Expectations does not have it for Spark."
@@ -334,4 +333,4 @@ REFUSED = {
     "expect_table_row_count_to_equal_other_table": _NO_TABLE,
     "expect_query_results_to_match_comparison": _NO_TABLE,
 }
-"""Expectations that Great Expectations accepts, and why none of them is of use here."""
+"""Expectations that Great Expectations accepts but that are useless here, each with the reason."""
