@@ -1,1 +1,1 @@
-"""Pipelines: the stages put together; composition only. The entry is `medallion`, whose functions take a `job.Job`."""
+"""Pipelines compose the stages. The entry is `medallion`, whose functions take a `job.Job`."""

@@ -1,4 +1,4 @@
-"""The order in which records arrived in Bronze, and that in which Silver keeps them."""
+"""The order in which records arrived in Bronze, and the order in which Silver keeps them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CREATE_TIME = 0
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
     """Return the arrival order of each stream: `bronze`, of all records read, and `silver`, of all records kept.
 
-    With a topic, only that one is read.
+    With `topic`, reads only that topic.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -56,10 +56,10 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
 
 
 def _note_retries(records: DataFrame, orders: list[Order]) -> None:
-    """Note for each repeated block whether it has the timestamps of the first time.
+    """Set for each repeated block whether it has the timestamps of the first copy.
 
-    A client that sends a batch again keeps its timestamps; an application makes new records. Nothing is noted where the
-    broker sets the timestamps.
+    A client that resends a batch keeps its timestamps; an application creates new ones. Leaves the value unset if the broker
+    sets the timestamps.
     """
     again = [(order, place) for order in orders for place, jump in enumerate(order.jumps) if jump.block][:_MOST_BLOCKS]
     if not again:

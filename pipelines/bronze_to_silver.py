@@ -58,7 +58,7 @@ NOTHING: dict[str, object] = {
 }
 
 _SAMPLES = 5
-"""Rejects per class in a preview, and schemas that do not fit in the result of a run."""
+"""Limit on the rejects per class in a preview, and on the listed schemas that do not fit, in the result of a run."""
 
 
 class _KeptMisfits:
@@ -80,7 +80,7 @@ class _KeptMisfits:
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Load what Bronze gained, after finishing an unfinished load; see `silver.load.steps.load_once`.
+    """Load Bronze's new records, after finishing an unfinished load; see `silver.load.steps.load_once`.
 
     Only topics in the config are decided. Records of other topics wait in Bronze; the event `silver.other_topics` and
     `other_topics` in the result list them. Then the offsets are committed to `kafka.commit_group`.
@@ -101,7 +101,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
-        if not (done.is_repeat or done.is_cut):  # a repeat stops at what was pinned before the crash
+        if not (done.is_repeat or done.is_cut):  # a repeat ends at the range pinned before the crash
             break
     commit_group_offsets(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
@@ -118,7 +118,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 
 
 def rules_of(spark: SparkSession, run: Run, settings: Settings) -> Rules:
-    """The rules of the config, and which incarnations of topics continue earlier ones, or got partitions."""
+    """Return the rules of the config, with the incarnations of topics that continue earlier ones or got partitions."""
     return _with_topics(spark, run, settings, Rules.of(settings))
 
 
@@ -135,16 +135,16 @@ def _with_topics(spark: SparkSession, run: Run, settings: Settings, rules: Rules
 
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
-    """The topics that Bronze has ever read and the config does not name."""
+    """Return the topics that Bronze has ever read and that the config does not name."""
     known = small_tables.read(spark, run.table(BRONZE_TOPICS), ("topic", "cause"), contract=TOPICS)
     return sorted({row["topic"] for row in known if row["cause"] != UNREADABLE} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Return what the next load would do, per stream. Writes nothing. A claimed, unfinished load is itself the next one.
+    """Return the outcome of the next load, per stream. Writes nothing. A claimed, unfinished load is the next load.
 
     Returns:
-        load_seq, is_repeat, Bronze range and records. `breaker`: what would stop the load. `kept_out`: the first rejects of
+        load_seq, is_repeat, Bronze range and records. `breaker`: reasons to stop the load. `kept_out`: the first rejects of
         each class. `streams`: counts and watermarks. `other_topics`: topics in Bronze that the config does not name. If
         Bronze gained nothing, load_seq is None and the lists are empty. With more new streams than allowed, only `breaker` is
         filled.
@@ -157,7 +157,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
 
 def require(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise what `run` would raise over Bronze's records before it claims a load. Commits nothing.
+    """Raise the errors that `run` would raise for Bronze's records before it claims a load. Commits nothing.
 
     Tables of an earlier version are checked for their columns only.
     """
@@ -177,7 +177,7 @@ def require(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
-    """What the next load would do from a recovered state; see `preview`."""
+    """Return the outcome of the next load from a recovered state; see `preview`."""
     rules = rules_of(spark, run, settings)
     if recovered.open_claim is not None:
         if recovered.cutover is not None:
@@ -218,7 +218,7 @@ def require_others_let_in(
 
 
 def limits(settings: Settings) -> StreamLimits:
-    """How many new streams a load may bring."""
+    """Return the limits on the new streams of a load."""
     return StreamLimits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
 
 
@@ -235,9 +235,9 @@ def samples(rejects: pa.Table) -> list[dict[str, object]]:
 
 
 def commit_group_offsets(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Commit the offset after the last decided one of every partition, if `kafka.commit_group` names a group.
+    """Commit for every partition the offset after the last decided one, if `kafka.commit_group` names a group.
 
-    Every run commits all partitions, which makes up for a failed commit. A failure does not fail the run: the events are
+    Every run commits all partitions, so the next run repairs a failed commit. A failure does not fail the run: the events are
     silver.group_committed and silver.group_commit_failed.
     """
     group, topics = settings.kafka.commit_group, settings.kafka.topics

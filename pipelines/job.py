@@ -51,18 +51,18 @@ class Job:
         return Job(self.settings, report, lambda: self.spark)
 
     def new_run(self) -> Run:
-        """A run of the pipeline, with an identifier of its own."""
+        """Return a run of the pipeline with a new identifier."""
         return Run(self.settings.pipeline, Lakehouse.of(self.settings), self.report, registry=self.registry)
 
     @contextlib.contextmanager
     def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:
-        """Keep other writers off the run's lakehouse.
+        """Exclude other writers from the run's lakehouse.
 
-        The session opens before the lock is taken: a JVM takes seconds to start. Without a wait, the lock is tried before
-        that too.
+        The session opens before the lock is taken, because a JVM takes seconds to start. Without a wait, the lock is also tried
+        before that.
 
         Raises:
-            TableStateError: The tables are another pipeline's.
+            TableStateError: The tables belong to another pipeline.
             AnotherWriterError: Another run is still writing after `wait_seconds`.
             StorageError: The disk is full, or refuses access.
         """
@@ -74,10 +74,10 @@ class Job:
             yield
 
     def require_own(self, run: Run) -> None:
-        """Require that the tables are this pipeline's, and that its commits are put-if-absent. Every writer calls it first.
+        """Require that the tables belong to this pipeline, and that commits are put-if-absent. Every writer calls it first.
 
         Raises:
-            TableStateError: They are another pipeline's.
+            TableStateError: The tables belong to another pipeline.
             ToolError: The tables are in S3, and the session would overwrite another writer's commit.
         """
         safe_commits.require(self.spark, run.lakehouse)
@@ -86,7 +86,7 @@ class Job:
 
 @contextlib.contextmanager
 def storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
-    """Raise a StorageError in place of the errors of a full disk, or of one that refuses access."""
+    """Raise a StorageError instead of the error of a disk that is full or refuses access."""
     try:
         yield
     except (OSError, *SPARK_ERRORS) as error:

@@ -1,4 +1,4 @@
-"""Kafka to Bronze: every record as it was read, and its producer, epoch and sequence."""
+"""Kafka to Bronze: every record unchanged, with its producer, epoch and sequence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Ingest what Kafka has; see `bronze.ingest.ingest` for what is committed and raised."""
+    """Ingest the available records; see `bronze.ingest.ingest` for commits and errors."""
     return vars(ingest.ingest(spark, run, settings.kafka, Sources.of(settings)))
 
 
 def require(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise what `run` would raise before it reads; see `bronze.ingest.require`."""
+    """Raise the errors that `run` would raise before it reads; see `bronze.ingest.require`."""
     ingest.require(spark, run, settings.kafka)

@@ -1,7 +1,7 @@
 """Maintenance of every table, alongside the pipeline: retention, small files, the files of old versions.
 
-Transaction ids of loads are part of every checkpoint, so they outlive the log. Old versions that a claim or Gold must still
-read are kept. On a local root each step holds the root's lock, and a run waits for it.
+Transaction ids of loads are part of every checkpoint, so they outlive the log. Keeps old versions that a claim or Gold must
+still read. On a local root each step holds the root's lock, and a run waits for it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _PATIENCE_SECONDS = 60
 def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> list[dict[str, object]]:
     """Maintain every existing table, including the operator's models.
 
-    Commits to each table on its own: properties, OPTIMIZE, VACUUM, each only if there is something to do.
+    Commits to each table separately: properties, OPTIMIZE, VACUUM, each only if needed.
 
     Returns:
         A row per table: table, files and bytes before and after, removed_files, properties that were set, seconds, and
-        `skipped`: the steps left for next time, and why. A dry run adds small_files; its files and bytes after are None.
+        `skipped`: the steps left for next time, with reasons. A dry run adds small_files; its files and bytes after are None.
     """
     names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
     tables = [table for table in map(run.table, names) if delta.exists(spark, table)]
@@ -62,7 +62,7 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
     Commits to silver_loads and silver_watermarks.
 
     Returns:
-        load_seq, None if there was nothing to do; streams, their number; `skipped`, why it was left for next time, or None.
+        load_seq, None if there was nothing to do; streams, their number; `skipped`, why the next run must do it, or None.
     """
     days = settings.maintenance.retire_streams_days
     nothing: dict[str, object] = {"load_seq": None, "streams": 0, "skipped": None}
@@ -142,7 +142,7 @@ def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> No
 
 
 def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
-    """Return why old versions of the table must still be kept; None if they need not be."""
+    """Return why old versions of the table must still be kept; None if they may be removed."""
     if table.name == BRONZE_RECORDS:
         claimed, finished = (
             small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS)

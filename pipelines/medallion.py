@@ -1,6 +1,6 @@
-"""What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify.
+"""The operations of a job: run all stages (Kafka, Bronze, Silver, the gate, Gold) or one, decide, restore, verify.
 
-A function that may write first checks that the tables are this pipeline's, by `Job.alone` or `Job.require_own`. Decisions,
+A function that may write first checks by `Job.alone` or `Job.require_own` that the tables belong to this pipeline. Decisions,
 restore and rebuild wait a minute for another run, then raise AnotherWriterError.
 """
 
@@ -51,11 +51,11 @@ _PATIENCE_SECONDS = 60
 def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """Run the pipeline once: all stages, or one of bronze, silver, gate and gold.
 
-    Topics that cannot be read are skipped if `kafka.on_unreadable_topic` says so: then the last stage is followed by an error.
+    Skips topics that cannot be read if `kafka.on_unreadable_topic` is skip, and then raises an error after the last stage.
     Its events are run.started, <stage>.started, <stage>.finished, each stage's own, and in a long stage <stage>.working.
 
     Returns:
-        pipeline, run_id, the result of each stage (None for those that did not run), seconds; all of it fits JSON.
+        pipeline, run_id, the result of each stage (None for stages that did not run), seconds; JSON-serializable.
 
     Raises:
         ConfigError: The config is wrong, see `pipelines.preflight`. Nothing was started.
@@ -127,7 +127,7 @@ def decide(
 ) -> dict[str, object]:
     """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
 
-    `numbering` is of a topic that is accepted.
+    `numbering` applies to the accepted topic.
     """
     accept = partial(accept_topic.carry_out, numbering=numbering)
     carry_out = accept if request.kind == ACCEPT else requests.carry_out
@@ -154,7 +154,7 @@ def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> d
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
-    """Take all tables back to an earlier load; see `recover.restore`."""
+    """Restore all tables to an earlier load; see `recover.restore`."""
     return _alone(job, partial(restoring.restore, to=to, reason=reason, by=by, is_dry_run=is_dry_run))
 
 
@@ -182,7 +182,7 @@ def orders(job: Job, topic: str | None = None) -> dict[str, list[Order]]:
 
 
 def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
-    """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may be active."""
+    """Verify the tables against each other; see `pipelines.verify.run.verify`. A run may be active."""
     spark, run = job.spark, job.new_run()
     job.report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
     found = verifying.verify(spark, run, is_deep=is_deep)

@@ -1,4 +1,4 @@
-"""Find mistakes in a config before anything starts: those that need neither a table nor a broker, but an import.
+"""Find mistakes in a config before a run starts. Needs imports, but no table and no broker.
 
 `lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. `tidemark config check` and every run call
 this module first: expectations and their arguments, Gold's columns and types, the operator's own extractor.
@@ -54,7 +54,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
     columns = gold_records(None if kind is None else kind.sql()).names
     payload = kind if kind is not None and kind.fields else None
     for path in arguments.condition_columns(expectation.arguments):
-        # Only as far as a name goes certainly: Spark takes any case, and what follows may be a key of a map.
+        # Checks only the certain part of a name: Spark ignores case, and the rest may be a key of a map.
         column, _, field = path.lower().partition(".")
         fields = [each.name.lower() for each in payload.fields] if payload else []
         if column not in columns or (column == "payload" and field and field.partition(".")[0] not in fields):
@@ -70,7 +70,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
 
 
 def _require_arguments(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
-    """Raise if an expectation would always end in a Spark error, or as soon as a text is not a number."""
+    """Raise if an expectation would always fail with a Spark error, or fail once a text is not a number."""
     given = expectation.arguments
     wrong, expected, next_step = arguments.broken_pattern(given), "a regular expression of Java", "Close its brackets."
     if wrong is None and arguments.parser_is_missing(given):

@@ -1,4 +1,4 @@
-"""What would stop the next run before it reads or writes, found by the functions that the run calls. Writes nothing."""
+"""Find errors that would stop the next run before it reads or writes, with the run's own checks. Writes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REQUIRED = {
 def find(job: Job) -> dict[str, TidemarkError | None]:
     """Return the TidemarkError that would stop the tables as a whole (`tables`) and each stage, or None.
 
-    Stages that the run would not reach are missing: all if the tables refuse, gate and Gold if Silver does.
+    Leaves out stages that the run would not reach: all after an error of the tables, gate and Gold after an error of Silver.
     """
     spark, run = job.spark, job.new_run()
     found = {"tables": _refusal(run, partial(_require_tables, job, run))}

@@ -1,4 +1,4 @@
-"""Silver to Gold: audit what Gold does not have yet, and publish it if it passed."""
+"""Silver to Gold: audit the unpublished loads, and publish them if they pass."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
 
 
 def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Publish the range that the last gate run let out, see `gold.publish.publish`, and rebuild models that are not current.
+    """Publish the range that the last gate run passed, see `gold.publish.publish`, and rebuild models that are not current.
 
     Raises:
         GateFailedError: The last gate run, as `gate_results` has it, did not pass and was not released.
@@ -65,7 +65,7 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
         verdict.raise_if_failed(spark, run, audited)
-        # Before publishing: afterwards, an erasure in the range would count as followed, and earlier loads would keep its key.
+        # Before publishing: afterwards an erasure in the range would count as applied, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
         done = vars(publish.publish(spark, run, audited, settings.gold))
         # Again after it: the audited version may be older than an erasure.
@@ -74,14 +74,14 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
 
 
 def require_gate(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise what `run_gate` would raise over the loads that wait now. Commits nothing."""
+    """Raise the errors that `run_gate` would raise for the waiting loads. Commits nothing."""
     if are_of_earlier_version(spark, run):
         return
     gate.require(spark, run, settings.gate, _limits(settings))
 
 
 def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise what `run_gold` would raise over any records: columns of Gold's tables, and models. Commits nothing."""
+    """Raise the errors that `run_gold` would raise for any records: Gold's columns, and models. Commits nothing."""
     kind = Rules.of(settings).keeping(last_rules(spark, run)).payload_type
     publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
 
@@ -91,10 +91,10 @@ def _limits(settings: Settings) -> QuarantineLimits:
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
-    """Remove from Gold what finished loads erased or rolled back since its last publish, and rebuild the models.
+    """Remove the records that finished loads erased or rolled back since Gold's last publish, and rebuild the models.
 
     Commits to Gold's tables, see `gold.undo`, and to the models. `after_load_seq` is the last published load, if known: Gold
-    also follows the erasures and restores of loads that were rejected since.
+    also applies the erasures and restores of loads that were rejected since.
 
     Returns the last such load, which the rebuilt models name, or None.
 
@@ -126,7 +126,7 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
 
 
 def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, first: int, last: int) -> None:
-    """Remove from Gold what an interrupted publish wrote of loads `first` to `last`. Commits to Gold and its models."""
+    """Remove the rows of loads `first` to `last` that an interrupted publish wrote. Commits to Gold and its models."""
     if small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
         withdraw(spark, run, keep_to=first - 1, undo_to=last, by_load_seq=last)
         refresh_models(spark, run, settings.gold, amended_by=last)

@@ -1,1 +1,1 @@
-"""Execute what an operator decides: requests to Silver, a topic's break, a gate run, the end of an erasure."""
+"""Execute operators' decisions: requests to Silver, a topic's break, a gate run, the end of an erasure."""

@@ -1,4 +1,4 @@
-"""Accept a topic's break: first a load that records the decision in the ledger, then Bronze's own note."""
+"""Accept a topic's break: first a load that records the decision in the ledger, then a row in `bronze_topics`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Choose = Callable[[Break], str | None]
-"""Returns whether a recreated topic has the same or a new numbering; None if nobody says so."""
+"""Returns whether a recreated topic has the same or a new numbering; None if unknown."""
 
 
 def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses the numbering
@@ -45,21 +45,21 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     is_dry_run: bool,
     numbering: str | Choose | None = None,
 ) -> dict[str, object]:
-    """Find what broke a topic, write the acceptance to the ledger, and let Bronze read on.
+    """Find the break of a topic, write the acceptance to the ledger, and let Bronze continue.
 
-    Records before a corrupt batch are appended to `bronze_records` first. Then the claim comes, so the ledger always knows
-    what Bronze goes on without. A repeat after a crash finds its load and does the rest. The next run starts a new checkpoint
-    after what Bronze holds. A recreated topic goes on as `name@2` from its beginning, as a stream of its own. Its `numbering`
-    is same or new, or a function that chooses; see docs/rule.md.
+    Records before a corrupt batch are appended to `bronze_records` first. The claim is next, so the ledger always lists the
+    records that Bronze skips. A repeat after a crash finds its load and does the rest. The next run starts a new checkpoint
+    after Bronze's last records. A recreated topic continues as `name@2` from its beginning, with its own streams. Its
+    `numbering` is same or new, or a function that chooses; see docs/rule.md.
 
     Returns:
         kind (accept); topic; cause: recreated, expired, corrupt, or None if nothing is broken; stored_as, the topic's name in
-        the tables from now on; numbering: same, new, or None unless recreated; is_cut: whether it is the same topic, whose
-        log lost its end; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
+        the tables from now on; numbering: same, new, or None unless recreated; is_cut: whether the same topic
+        lost the end of its log; old_topic_id; new_topic_id; lost (partition, first_offset, last_offset); load_seq; is_dry_run.
 
     Raises:
-        UsageError: The topic is not one of kafka.topics, or was never read. Or it is another one, and nobody said whether it
-            has the same numbering; or it cannot have that, because an epoch was declared which no record carries.
+        UsageError: The topic is not one of kafka.topics, or was never read. Or it was recreated, and its numbering is not
+            given; or it cannot have the same numbering, because a declared epoch is not in the records.
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
@@ -115,14 +115,14 @@ def _found(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, topi
 
 
 def _append_whole(spark: SparkSession, run: Run, settings: Settings, standing: Standing, found: Break) -> None:
-    """Append to Bronze what can be read before corrupt batches: it goes on after them."""
+    """Append the readable records before corrupt batches to Bronze, which continues after the batches."""
     appender = timestamps.RangeAppender(spark, run, settings.kafka, Sources.of(settings), standing.renamed)
     for partition, start, end in found.whole:
         timestamps.fill(appender, {(found.topic.name, partition): (start, end)} if start < end else {})
 
 
 def _chosen(found: Break, numbering: str | Choose | None) -> str | None:
-    """The numbering of a recreated topic; None if the topic continues."""
+    """Return the numbering of a recreated topic; None if the topic continues."""
     if found.cause != RECREATED:
         return None
     chosen = numbering(found) if callable(numbering) else numbering
@@ -158,7 +158,7 @@ def _accepted(found: Break, numbering: str | None) -> Accepted:
 
 
 def _kept(spark: SparkSession, run: Run, accepted: Accepted) -> tuple[int, Request] | None:
-    """The load and request of the same acceptance, if the ledger has it already."""
+    """Return the load and request of the same acceptance if the ledger already has it."""
     ledger = run.table(SILVER_LOADS)
     if not tables.exists(spark, ledger):
         return None

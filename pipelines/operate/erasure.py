@@ -1,7 +1,7 @@
 """Finish erasures: remove old versions, change data, logs and shadows that still hold an erased key, and prove that it is gone.
 
 The proof: no row has the key, and every file in a table's folder and log belongs to the current version. Nothing may read or
-write the tables meanwhile: a reader of an earlier version loses its files. On a local root the lock keeps runs out; elsewhere
+write the tables meanwhile: a reader of an earlier version loses its files. On a local root the lock excludes runs; elsewhere
 `maintenance.allow_short_retention` must state that nothing else uses the tables.
 """
 
@@ -48,7 +48,7 @@ def tables(spark: SparkSession, run: Run, settings: Settings) -> list[Table]:
 
 
 def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Set the property that keeps record contents out of a table's log, once, on each table that lacks it."""
+    """Set the property that keeps record contents out of a table's log, on each table that lacks it."""
     for table in tables(spark, run, settings):
         wanted = statistics(table.name) if holds_records(table.name) else {}
         if not wanted:
@@ -60,7 +60,7 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 
 def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
-    """Return what still holds an erased key after its erasure, and until when, as ISO 8601 in UTC.
+    """Return the places that still hold an erased key, with the time until which they do, as ISO 8601 in UTC.
 
     `old_versions`: when `maintain` begins to remove files of earlier versions. `log`: when Delta begins to remove commits,
     with its next checkpoint.
@@ -86,11 +86,11 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
     Returns:
         tables, each with table, removed_files, removed_log_files (0 in a dry run), key_rows, and old_files: files that only
         earlier versions have; old_file is the first. Numbers of files are None in a catalog; old_files also if the log is
-        damaged. left_shadows: the folder of shadows that are left, or None. is_proven: all was counted and nothing is left.
+        damaged. left_shadows: the folder of remaining shadows, or None. is_proven: all was counted and nothing remains.
 
     Raises:
         TableMissingError: There are no tables.
-        TableStateError: A load is claimed and not finished, or let out and not published: it reads an earlier version.
+        TableStateError: A load is claimed and unfinished, or passed the gate and is unpublished: it reads an earlier version.
         UsageError: The tables are not in a local folder, and the config does not allow short retention.
         AnotherWriterError: Another run was still active after a minute.
         ModelError: One of the operator's models could not be rebuilt without the key.
@@ -179,7 +179,7 @@ def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) ->
     crash_point("forget.vacuumed")
     removed = None if stored is None or files is None else files - _data_files(stored)
     in_log = None if stored is None else _start_log_anew(stored)
-    # A try that a crash ended left the temporary values: they are no former ones.
+    # A crashed attempt left the temporary values, which must not be restored.
     former = {name: value for name, value in found.properties.items() if value != _AT_ONCE.get(name)}
     again = {name: value for name in _AT_ONCE if (value := table.properties.get(name, former.get(name))) is not None}
     if unset := sorted(set(_AT_ONCE) - set(again)):

@@ -1,7 +1,7 @@
-"""An operator's decision on a failed gate run: publish its loads to Gold all the same, or never.
+"""Execute an operator's decision on a failed gate run: publish its loads to Gold anyway, or never.
 
-A release is one commit, followed by the publish of the audited versions. If it dies between the two, the next run publishes
-the range before it audits. A rejection is one commit; the gate goes on after the range.
+A release is one commit, followed by the publish of the audited versions. After a crash between the two, the next run publishes
+the range before it audits. A rejection is one commit; the gate continues after the range.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
-    """Release or reject the range of the last gate run. Repeating a release that died publishes it.
+    """Release or reject the range of the last gate run. Repeating a crashed release publishes it.
 
     Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. Erasures and restores in the range
     are applied to Gold first, see `pipelines.silver_to_gold`.
 
     Returns:
         decision, gate_run_id, first_load_seq, last_load_seq; expectations, the critical ones that were not met; records,
-        Silver's in the range; published, Gold's result, None except after a release; is_dry_run.
+        their number in Silver; published, Gold's result, None except after a release; is_dry_run.
 
     Raises:
         UsageError: No gate run waits for this decision, another one was named, or its range cannot be rejected.
@@ -85,7 +85,7 @@ def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun,
 
 
 def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
-    """The gate run that waits for this decision, or for its completion."""
+    """Return the gate run that waits for this decision, or for its completion."""
     waiting = verdict.last(spark, run)
     if waiting is None or waiting.passed or waiting.decision not in (None, asked.decision):
         raise UsageError(
@@ -107,7 +107,7 @@ def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
 
 
 def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
-    """Describe what there is instead of a waiting gate run."""
+    """Describe the current state if no gate run is waiting."""
     if waiting is not None:
         return f"{waiting.named}: {'it has passed' if waiting.passed else f'{waiting.decision}, and not published yet'}"
     rows = verdict.recorded(spark, run)

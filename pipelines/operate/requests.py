@@ -54,7 +54,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
     Returns:
         kind; load_seq, None if there was nothing to do; records settled, and `classes`, their number per class; erased, the
-        number that lost their content; retired, the number of streams; `left`, how many had to stay, by reason; `streams`,
+        number that lost their content; retired, the number of streams; `left`, how many were not settled, by reason; `streams`,
         the watermark of each before and after, and its declared epoch; is_dry_run. An erasure adds `left_until`, see
         `pipelines.operate.erasure.left`, `left_shadows`, see `pipelines.recover.shadows.drop`, and "undecided" in `left`. The
         dry run of a reset adds `first_load` and `next_load`: previews of the load before it, or None, and of the load after
@@ -63,8 +63,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     Raises:
         TableMissingError: Silver has not been written yet.
         TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
-        UsageError: The watermark does not exist or must not go there. Or the one record to settle neither waits nor was
-            settled so.
+        UsageError: The watermark does not exist or must not move there. Or the single record to settle neither waits nor was
+            settled in the same way.
         BreakerOpenError: Records before a new epoch were not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
@@ -78,8 +78,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     recovered = _recovered(spark, run, Rules.of(settings), is_dry_run=is_dry_run)
     left_shadows = None
     if request.erase is not None and not is_dry_run:
-        left_shadows = shadows.drop(spark, run)  # no cutover is open any more
-    # After the state: a load that it has may be of a topic that was accepted meanwhile.
+        left_shadows = shadows.drop(spark, run)  # no cutover is open now
+    # Read after the state, which may have a load of a topic that was accepted meanwhile.
     rules = bronze_to_silver.rules_of(spark, run, settings)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     _require_found(spark, run, request, answer)
@@ -105,7 +105,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
 
 def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answer) -> None:
-    """Require that the record of a request waits or was settled so before; otherwise name the nearest that wait."""
+    """Require that the request's record waits or was settled in the same way; otherwise name the nearest waiting ones."""
     wanted = request.wanted
     if wanted is None or wanted.offset is None or answer.plan is not None or answer.left:
         return
@@ -136,7 +136,7 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
 def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
     """Refuse an impossible reset before anything is written; then load the records before a new epoch.
 
-    A claimed load counts as finished. After a claimed restore or rebuild, the watermarks are known only once it is.
+    A claimed load counts as finished. A claimed restore or rebuild must finish first, because it changes the watermarks.
     """
     rules = bronze_to_silver.rules_of(spark, run, settings)
     recovered = recover.recover(spark, run, rules)
@@ -150,7 +150,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
 
 
 def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) -> Watermarks:
-    """Return the watermarks as of the claimed load, with the stream's own even if it was retired."""
+    """Return the watermarks as of the claimed load, including the stream's watermark if it was retired."""
     known = recovered.watermarks
     if recovered.open_claim is not None:
         known = known.after(recovered.open_claim)
@@ -158,7 +158,7 @@ def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) ->
 
 
 def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
-    """Whether a reset begins a new epoch: none is declared yet for the stream's coming records."""
+    """Whether a reset starts a new epoch that is not declared yet for the stream's next records."""
     mark = known.rows.get(asked.stream)
     if not asked.is_new_epoch or mark is None or mark.ordinal is None:
         return False
@@ -227,7 +227,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
 
 
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
-    """Pin the request's age as a load number, and Gold's last published load: a repeat may run on another day."""
+    """Pin the request's age as a load number, and Gold's last published load, because a repeat may run on another day."""
     if request.kind in (RELEASE, DISCARD):
         request = replace(request, published_to=small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:

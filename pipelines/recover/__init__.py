@@ -1,1 +1,1 @@
-"""Take all tables back to an earlier load (`restore.restore`), or rebuild Silver from Bronze (`rebuild.rebuild`)."""
+"""Restore all tables to an earlier load (`restore.restore`), or rebuild Silver from Bronze (`rebuild.rebuild`)."""

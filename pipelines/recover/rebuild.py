@@ -55,21 +55,21 @@ class _Rebuild:
 def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool, reason: str, by: str
 ) -> dict[str, object]:
-    """Decide all of Bronze again under the current config, and report which records are decided differently.
+    """Decide all of Bronze again with the current config, and report the records with a different decision.
 
-    Use it for a changed extractor or policy, or a damaged table. Operators' decisions in the ledger are repeated in their
-    place. Everything is written to a shadow. If applied, it replaces Silver's tables in one load (`silver.load.cutover`), and
+    Use it for a changed extractor or policy, or a damaged table. Operators' decisions in the ledger are repeated in
+    order. All results are written to a shadow. If applied, it replaces Silver's tables in one load (`silver.load.cutover`), and
     Gold follows with the next gate that passes. `reason` and `by` go to the ledger.
 
     Returns:
         load_seq, None if not applied; records of Bronze that were decided; repeated, the number of operators' decisions, and
-        not_repeated, the others and why; changes, rows of before, after and records; samples, the first changed records;
+        not_repeated, the others with reasons; changes, rows of before, after and records; samples, the first changed records;
         payload_fields, see `silver.rebuild.decision_diff.changed_fields`; shadow, the table of all changes, None once
         applied; is_applied.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
-        TableStateError: The ledger contradicts itself; or a restore or rebuild is unfinished, and this one is not applied.
+        TableStateError: The ledger contradicts itself; or a restore or rebuild is unfinished, and this rebuild is not applied.
         AnotherWriterError: Another run wrote at the same time.
     """
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
@@ -79,7 +79,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     rules = bronze_to_silver.rules_of(spark, run, settings).keeping(last_rules(spark, run))
     found = _steps(spark, run, rules, is_applied=is_applied)
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
-    # A decided topic stays decided, even if the config no longer names it; one that waits is left to the next load.
+    # A decided topic stays decided, even if the config no longer names it. The next load decides a waiting topic.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     shadows.drop(spark, run)
     work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
@@ -91,7 +91,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**summary, "is_applied": False}
-    for planned in done.erasures:  # an unfinished one may not have reached Bronze yet
+    for planned in done.erasures:  # an unfinished erasure may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
             erase_key.erase_in_bronze(spark, work.shadow, planned, planned.request.erase)
     create_missing(spark, run, rules)
@@ -105,7 +105,7 @@ def _shadow_of(run: Run) -> str:
 
 
 def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
-    """Return the loads to repeat: the ledger's, including an unfinished one. Without a ledger, all of Bronze in one."""
+    """Return the loads to repeat: those of the ledger, including an unfinished one. Without a ledger, one for all of Bronze."""
     rows = _without_cutover(spark, run, _ledger(spark, run), is_applied=is_applied)
     if not rows:
         bronze = run.table(BRONZE_RECORDS)

@@ -1,4 +1,4 @@
-"""Take all tables back to an earlier load, together; the pipeline goes on from there."""
+"""Restore all tables together to an earlier load. The pipeline continues from there."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS)
 def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     spark: SparkSession, run: Run, settings: Settings, to: int, *, reason: str, by: str, is_dry_run: bool
 ) -> dict[str, object]:
-    """Take Silver, watermarks, rejects, the ledger and Gold back to where load `to` left them.
+    """Restore Silver, watermarks, rejects, the ledger and Gold to their state after load `to`.
 
-    Rows of later loads do not matter: this repairs a table that was restored, emptied or written alone, or a claim
-    that cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides its records again.
+    This also repairs a table that was restored, emptied or written alone, or a claim that cannot be executed; `to` is then
+    the last finished load. Bronze stays, so the next run decides its records again.
     Operators' decisions in later loads are rolled back. `reason` and `by` go to the ledger. Commits: see
     `silver.load.cutover` and `pipelines.silver_to_gold`.
 
@@ -49,7 +49,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     Raises:
         TableMissingError: Silver has not been written yet.
         UsageError: There is no such load in the ledger.
-        TableStateError: The tables no longer hold the loads up to that one whole.
+        TableStateError: The tables no longer hold all rows of the loads up to `to`.
         AnotherWriterError: Another run wrote at the same time.
     """
     rules = Rules.of(settings)
@@ -57,7 +57,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     if not is_dry_run:
         kinds = _kinds(loads)
-        if kinds.get(max(kinds, default=0)) not in CUTOVERS:  # which, if unfinished, brings other loads into the ledger
+        if kinds.get(max(kinds, default=0)) not in CUTOVERS:  # an unfinished cutover adds other loads to the ledger
             _require_known(run, kinds, to)
         create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
@@ -92,9 +92,9 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
 
 
 def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
-    """Finish a claimed load if possible; otherwise it is rolled back with the rest.
+    """Finish a claimed load if possible; otherwise the restore rolls it back.
 
-    A load that only adds is not finished just to be rolled back. An erasure is, because half of it would remain.
+    A load that only adds rows is not finished just to be rolled back. An erasure is finished, because half of it would remain.
     """
     try:
         recovered = recover.recover(spark, run, rules)

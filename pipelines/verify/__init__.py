@@ -1,1 +1,1 @@
-"""Prove the tables against each other. Reads only. The entry is `run.verify`."""
+"""Verify the tables against each other. Read-only. The entry is `run.verify`."""

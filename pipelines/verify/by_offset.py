@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from silver.rules import Rules
 
 _MOST_BROADCAST = 50_000_000
-"""Kept records up to which Silver's bitmap words are broadcast."""
+"""Limit on the kept records for which Silver's bitmap words are broadcast."""
 
 _READ = "read_"
 _READ_EPOCH = f"{_READ}epoch"
@@ -38,7 +38,7 @@ _GOLD = ("producer", "epoch", "sequence", "load_seq", "arrival")
 
 
 class Offsets:
-    """The comparison by offset. With rules, those of the last load, sequences are read from Bronze again (`--deep`)."""
+    """The comparison by offset. With `rules`, the rules of the last load, extracts sequences from Bronze again (`--deep`)."""
 
     def __init__(self, spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules: Rules | None) -> None:
         self._spark, self._run, self._snapshot, self._rules = spark, run, snapshot, rules
@@ -90,7 +90,7 @@ class Offsets:
         return self._snapshot.read(self._spark, self._run, name)
 
     def _as_in_gold(self, kept: DataFrame) -> DataFrame:
-        """Replace load_seq by the load that brought the row to Gold: for rows kept out, null or the load that released it."""
+        """Replace load_seq by the load that added the row to Gold. For rows kept out: null, or the load that released them."""
         if not self._snapshot.kept_out:
             return kept
         names = ("topic", "partition", "offset", "state", "settled_load_seq")
@@ -113,7 +113,7 @@ class Offsets:
         return self._with_read_epoch(self._read(SILVER_RECORDS))
 
     def _with_read_epoch(self, rows: DataFrame) -> DataFrame:
-        """Add the epoch of topics whose records carry one; elsewhere null, as an operator may have declared it."""
+        """Add the epoch of topics whose records carry one; null for others, because an operator may have declared it."""
         if self._rules is None:
             return rows
         is_read = by_topic([(topics, F.lit(each.epoch is not None)) for each, topics in self._rules.sources.kinds])
@@ -131,7 +131,7 @@ class Offsets:
         return self._with_read_epoch(sequenced(from_bytes(records), rules))
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
-        """Yield the bitmap words whose content differs; the first one down to the offset."""
+        """Yield the bitmap words whose content differs, the first word with the exact offset."""
         expected = f"the same {', '.join(name.removeprefix(_READ) for name in self._columns)}"
         for nth, row in enumerate(row for row in wrong if row["differs"]):
             offset = self._first_differing(row) if nth == 0 else bitmaps.offset_of(row, "differs")

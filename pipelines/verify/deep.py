@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from pipelines.verify.snapshot import VerifySnapshot
 
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-"""To the microsecond: by default Spark's JSON has milliseconds."""
+"""With microseconds: by default Spark's JSON has milliseconds."""
 
 
 def rules_of_loads(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> dict[int, str]:
-    """The rules that each load was claimed with, as JSON."""
+    """Return the rules in each load's claim, as JSON."""
     texts = snapshot.read(spark, run, SILVER_LOADS).groupBy("load_seq").agg(F.first("rules").alias("rules"))
     return {row["load_seq"]: row["rules"] for row in texts.toArrow().to_pylist()}
 
 
 def findings(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: Mapping[int, str]) -> Iterator[Check]:
-    """The slow checks, in this order: files, the columns that Bronze read from its records, payloads, decisions."""
+    """Yield the slow checks, in this order: files, the columns that Bronze extracted, payloads, decisions."""
     for name in snapshot.versions:
         snapshot.read(spark, run, name).write.format("noop").mode("overwrite").save()  # reads every column, keeps nothing
     read = f"every page of {len(snapshot.versions)} tables"
@@ -102,7 +102,7 @@ def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> 
 
 
 def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
-    """Group the loads by their way of decoding values: rules that say nothing else, to conditions on load_seq."""
+    """Group the loads by how they decode values. Maps the rules, reduced to the decoding, to conditions on load_seq."""
     decodings = {load_seq: Rules.from_json(rules_of[load_seq]).of_values for load_seq in sorted(rules_of)}
     found: dict[Rules, list[str]] = {}
     for decoding, of_decoding in groupby(decodings, key=decodings.__getitem__):
@@ -112,7 +112,7 @@ def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
 
 
 def _as_json(value: str) -> Column:
-    """Write a column in a form that Spark compares, as it does not maps; a null field is like one that its type lacks."""
+    """Write a column as JSON, because Spark does not compare maps. A null field equals a field that its type lacks."""
     return F.to_json(F.struct(F.col(value).alias("value")), {"timestampFormat": _TIME, "timestampNTZFormat": _TIME})
 
 

@@ -1,4 +1,4 @@
-"""The next step if a check of `tidemark verify` does not hold, by what is damaged."""
+"""The next step for a failed check of `tidemark verify`, by the damaged table or check."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ _OUT = {
 
 
 def check_table(run: Run, check: str, table: str, violations: Iterable[Violation], holds: str) -> Check:
-    """Return the finding of a check of one table: its first violation and the next step, or what holds."""
+    """Return the finding of a check of one table: its first violation and the next step, or that it `holds`."""
     next_step = _OUT.get(check) or _OUT[table.partition("_")[0]]
     return finding(check, violations, where=str(run.table(table)), holds=holds, next_step=next_step)

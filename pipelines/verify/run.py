@@ -1,7 +1,7 @@
-"""Prove the tables against each other. Reads only, takes no lock, and ignores what a concurrent run writes.
+"""Verify the tables against each other. Read-only, takes no lock, and ignores writes of a concurrent run.
 
 Checks run from cause to consequence: files and logs; the ledger; watermarks, Silver and rejects against it; all of them and
-Bronze by offset; Gold against Silver. The first that fails names the damage.
+Bronze by offset; Gold against Silver. The first failed check names the damage.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
     files = list(_files(run))
     yield from files
     if not all(each.ok for each in files):
-        return  # Spark would read something other than what was written, or nothing
+        return  # Spark would read wrong rows, or none
     snapshot = pin(spark, run)
     result.update(last_load_seq=snapshot.finished, published_load_seq=snapshot.published, open_claim=snapshot.open_claim)
     rules_of = deep.rules_of_loads(spark, run, snapshot) if is_deep else {}
@@ -98,7 +98,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
 
 
 def _files(run: Run) -> Iterator[Check]:
-    """Check the tables' files under a root. A catalog manages its own, and reading them finds what is missing."""
+    """Check the tables' files under a root. A catalog manages its own files, and a read finds missing ones."""
     root = run.lakehouse.table_files
     if root is None:
         return
@@ -127,7 +127,7 @@ def _ledger(run: Run, snapshot: VerifySnapshot) -> Iterator[Check]:
 
 def _silver(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Iterator[Check]:
     loads, finished = snapshot.loads, snapshot.finished
-    # An open claim's rows may be there or not. Rows that name no load, or one that was never claimed, are checked.
+    # An open claim's rows may exist or not. Rows without a load, or with a load that was never claimed, are checked.
     claimed = max((row["load_seq"] for row in snapshot.ledger), default=0)
     is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= finished) | (F.col("load_seq") > claimed)
     rows = snapshot.read(spark, run, SILVER_RECORDS).where(is_known)
@@ -156,7 +156,7 @@ def _gold(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Iterator[C
 
 
 def _latest(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Check:
-    """Check that gold_latest has the record of each key that the rule names; skipped while a publish is under way."""
+    """Check that gold_latest has the latest record of each key by its rule. Skipped during a publish."""
     records = snapshot.read(spark, run, GOLD_RECORDS)
     wrong: list[Violation] = []
     if not newest.is_kept(spark, run):

@@ -1,4 +1,4 @@
-"""What `tidemark verify` reads: one version of each table, pinned so that a concurrent run changes nothing. Reads only."""
+"""Pin one version of each table for `tidemark verify`, so that a concurrent run changes nothing. Read-only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class VerifySnapshot:
-    """What is finished and published, and the pinned version of each table.
+    """The finished and published loads, and the pinned version of each table.
 
     Attributes:
         published_to: The last load that Gold has published; None if there is no Gold.
@@ -102,7 +102,7 @@ class VerifySnapshot:
 
 
 def pin(spark: SparkSession, run: Run) -> VerifySnapshot:
-    """Pin the versions to check; again if a concurrent run has finished loads meanwhile.
+    """Pin the versions to check. Repeats that if a concurrent run has finished loads meanwhile.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -118,9 +118,9 @@ def pin(spark: SparkSession, run: Run) -> VerifySnapshot:
 
 
 def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
-    """Pin the tables in an order that leaves nothing finished out.
+    """Pin the tables in an order that includes every finished load.
 
-    Loads that the watermarks call finished are whole in tables that are read later. Gold is pinned before the rejected loads,
+    A load that is finished in the watermarks is complete in tables read later. Gold is pinned before the rejected loads,
     and the ledger after Silver, whose rows follow their claim.
     """
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
