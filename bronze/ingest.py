@@ -128,10 +128,10 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     topic_breaks.require_decoded(spark, kafka, standing)
 
 
-def _read_readable(  # noqa: PLR0913 -- what an ingest has in hand
+def _read_readable(  # noqa: PLR0913 -- the state of an ingest
     spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, seen: Mapping[str, Seen]
 ) -> tuple[int, int, dict[str, SourceError]]:
-    """Append what is available; return the number of records and of micro-batches, and the errors of skipped topics."""
+    """Append the available records; return the number of records and of micro-batches, and the errors of skipped topics."""
     before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
     skipped = unreadable.find(spark, run, kafka, standing, seen) if is_skipping else {}
     records, batches, has_failed = 0, 0, False
@@ -212,7 +212,7 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     return translated
 
 
-def _note_growths(  # noqa: PLR0913 -- what an ingest has in hand
+def _note_growths(  # noqa: PLR0913 -- the state of an ingest
     spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen], *, started_at: datetime
 ) -> None:
     """Commit for which topics all records from before the producers knew the added partitions are read."""
@@ -228,7 +228,7 @@ def _is_read(topic: Topic, started_at: datetime) -> bool:
     return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
 
 
-def _with_new_topics(  # noqa: PLR0913 -- what an ingest has in hand
+def _with_new_topics(  # noqa: PLR0913 -- the state of an ingest
     spark: SparkSession,
     run: Run,
     kafka: Kafka,
@@ -250,7 +250,7 @@ def _with_new_topics(  # noqa: PLR0913 -- what an ingest has in hand
     return read_standing(spark, run)
 
 
-def _new_topics(  # noqa: PLR0913 -- what an ingest has in hand
+def _new_topics(  # noqa: PLR0913 -- the state of an ingest
     spark: SparkSession,
     run: Run,
     kafka: Kafka,

@@ -107,7 +107,7 @@ def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record that it failed on
+def carry_out(  # noqa: PLR0913 -- the state of an ingest, and the record that it failed on
     spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, met: Place
 ) -> Standing:
     """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.

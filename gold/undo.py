@@ -86,7 +86,7 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
 
 
 def _discard_rejects(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Discard the held rejects of erased records. Their rows stay: they hold nothing of a record's content."""
+    """Discard the held rejects of erased records. Their rows stay, because they hold no record content."""
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):
         return

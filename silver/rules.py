@@ -75,7 +75,7 @@ class Reading:
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Reading:
-        """Read what a claim has kept."""
+        """Parse the form that a claim stores."""
         return Reading(
             sequence=Source(**found["sequence"]),
             producer=Source(**found["producer"]) if found["producer"] else None,
@@ -122,7 +122,7 @@ class Grown:
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Grown:
-        """Read what a claim has kept."""
+        """Parse the form that a claim stores."""
         return cls(**{**found, "mark": found["mark"] and tuple(found["mark"])})
 
 
@@ -248,7 +248,7 @@ class Rules(Reading):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the meaning of a sequence in topics without overrides; watermarks of one fingerprint are comparable."""
+        """Hash of the extractors of topics without overrides. Watermarks with the same fingerprint are comparable."""
         return self.sources.fingerprint
 
     @property

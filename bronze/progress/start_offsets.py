@@ -71,7 +71,7 @@ def _by_settings(
 
 
 def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: Iterable[Topic]) -> dict[str, dict[int, int]]:
-    """Leave out partitions that have records in Bronze: a checkpoint's end there would skip what a RESTORE takes back."""
+    """Leave out partitions that have records in Bronze: a checkpoint's end there would skip records that a RESTORE removes."""
     reached = checkpoints.reached(spark, run, standing)
     own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
     held = _held(spark, run.table(BRONZE_RECORDS), [topic.stored_as for topic in own]) if own else {}

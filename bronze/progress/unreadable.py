@@ -46,7 +46,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: 
                 require_record(spark, alone)
             skipped = known[name].skipped if known else None
             if skipped is not None or (planned is not None and name not in planned):
-                with suppress(LookError):  # then reading it says what is wrong
+                with suppress(LookError):  # then a read reports the error
                     topic_breaks.require_unbroken(spark, run, restrict_to_topics(kafka, tuple(known)), standing)
                 require_record(spark, alone)
                 _require_whole(spark, alone, skipped or ())
@@ -72,7 +72,7 @@ def named(spark: SparkSession, kafka: Kafka, error: SourceError) -> dict[str, So
 
 
 def write(spark: SparkSession, run: Run, standing: Standing, found: Mapping[str, SourceError]) -> None:
-    """Report each topic that is skipped, and note it in `bronze_topics`, see `topic_registry.write_skipped`."""
+    """Report each skipped topic, and record it in `bronze_topics`, see `topic_registry.write_skipped`."""
     for name, error in found.items():
         run.report.event("bronze.topic_failed", topic=name, why=error.what, observed=error.observed, next=error.next_step)
     topic_registry.write_skipped(spark, run, standing.topics, found)

@@ -127,7 +127,7 @@ class Log:
 
 
 def read_log(table: Files) -> Log:
-    """Replay a table's log from its last checkpoint, and check that each log file exists and is readable."""
+    """Replay a table's log from its last checkpoint, and record log files that are missing or unreadable."""
     log, folder = Log(sizes=table.sizes()), table.below("_delta_log")
     names = log.names
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}

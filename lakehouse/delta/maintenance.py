@@ -97,7 +97,7 @@ def unneeded_files(spark: SparkSession, table: Table) -> int:
 
 
 def vacuum(spark: SparkSession, table: Table) -> None:
-    """Remove the files that no version within the table's retention uses, including what a crashed writer left."""
+    """Remove the files that no version within the table's retention uses, including files of a crashed writer."""
     with _configured(spark, _LISTING):
         tables.execute(spark, f"VACUUM {table.sql}", table)
 

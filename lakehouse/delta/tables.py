@@ -1,4 +1,4 @@
-"""Delta access: create, read at a version, append once, and the log. Works over Spark Connect: only DataFrames and SQL."""
+"""Delta access: create, read at a version, append once, and read the log. Uses only DataFrames and SQL, for Spark Connect."""
 
 from __future__ import annotations
 

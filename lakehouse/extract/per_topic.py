@@ -1,4 +1,4 @@
-"""Kinds of topics, which share their sources. One CASE over the kind's number computes only the branch of that kind."""
+"""Kinds of topics: the topics of a kind share their sources. A CASE over the kind's number computes only its branch."""
 
 from __future__ import annotations
 

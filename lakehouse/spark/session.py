@@ -151,7 +151,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
         require_delta(running)
     storage = lakehouse.storage if lakehouse else None
     conf = {**_OWN, **_RUNTIME}
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which sets master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         conf |= _local(log_level)
         if running is None and (lakehouse is None or lakehouse.catalog is None):

@@ -41,7 +41,7 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
         RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids that are not in
             `undecodable_ids`.
         ConfigError: The rules need a registry, and the config names none.
-        ToolError: The session cannot decode Avro or Protobuf, or nothing here compiles a schema of Protobuf's.
+        ToolError: The session cannot decode Avro or Protobuf, or no compiler for Protobuf schemas is installed.
     """
     kinds = rules.per_topic
     value_formats.require(spark, {each.written.format for each, _ in kinds if each.written is not None})

@@ -67,7 +67,7 @@ def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
     return Watermarks({}).after(row for row in rows if not is_retired(row))
 
 
-def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
+def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
     spark: SparkSession,
     run: Run,
     request: Request,

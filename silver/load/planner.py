@@ -57,14 +57,14 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
-    """Plan the load after the last finished one: pin what Bronze gained, and decide it. None if Bronze gained nothing.
+    """Plan the load after the last finished one: pin Bronze's new versions, and decide their records. None if there are none.
 
     `current` adds the rules that tables store. It runs after Bronze is pinned, so that it finds the numbering of every
     incarnation in the range. If Bronze gained more than `most` records, the load takes the first commits, and more of them
     if no record belongs to the rules' topics. `limits` and `prefetch` affect only the cost.
 
     Raises:
-        BreakerOpenError: A topic brings more new streams than the limits let in.
+        BreakerOpenError: A topic has more new streams than the limits allow.
         ConservationError: The classes do not add up to what Bronze holds.
     """
     watermarks = recovered.watermarks
@@ -107,7 +107,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
     Raises:
-        BreakerOpenError: A topic brings more new streams than the limits let in.
+        BreakerOpenError: A topic has more new streams than the limits allow.
         ConservationError: The classes do not add up to what Bronze holds.
         RegistryError: The schema registry does not return the schema of some values.
     """

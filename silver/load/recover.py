@@ -109,7 +109,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     numbers = {load["load_seq"] for load in loads}
     claimed = max(numbers, default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in numbers):
-        claimed = small_tables.highest(spark, run.table(SILVER_LOADS), "load_seq")  # rows of earlier loads were not read
+        claimed = small_tables.highest(spark, run.table(SILVER_LOADS), "load_seq")  # the rows of earlier loads were not read
         lacking = f", no rows of load {finished}" if finished and finished not in numbers else ""
         raise TableStateError(
             "The ledger and the watermarks do not belong together.",

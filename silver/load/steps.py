@@ -5,8 +5,8 @@ the load, so that any run can repeat the steps:
 
 1. recover: read the watermark table once; its last finished load is n. If n+1 is already claimed, continue at step 4. 2. plan:
 pin the Bronze range of load n+1 and decide it. 3. claim:   append the ledger's rows, with the load's transaction id; read the
-claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append what was kept out, with
-the load's transaction id. 6. advance: MERGE the watermark rows, last.
+claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append the records kept out,
+with the load's transaction id. 6. advance: MERGE the watermark rows, last.
 
 An operator's request is a load too: step 4 appends released records, and step 5 marks settled rejects. An erasure runs after
 step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
@@ -78,7 +78,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     max_records: int | None = None,
     limits: Limits = _LIMITS,
 ) -> Load | None:
-    """Run one load: finish a claimed one, else plan and write the next. None if Bronze gained nothing.
+    """Run one load: finish a claimed one, else plan and write the next. None if Bronze has no new versions.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
     holds more than `max_records`, it takes the first commits. For `current` see `plan`. `limits` changes only the cost.

@@ -138,7 +138,7 @@ def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase
 
 
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
-    """Erase in a shadow what is erased in Bronze; commits to its silver_rejects and silver_records.
+    """Erase in a shadow the records that are erased in Bronze; commits to its silver_rejects and silver_records.
 
     A replay reads old versions of Bronze, which may still hold the records.
     """

@@ -67,7 +67,7 @@ class Choice:
 
 
 def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int, rules: Rules) -> Choice:
-    """Choose what a release or discard settles. A repeat of the same load chooses the same.
+    """Choose the rejects that a release or discard settles. A repeat of the same load chooses the same.
 
     A release never adds a sequence twice, across all incarnations with the same numbering.
     """
@@ -156,7 +156,7 @@ def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
 
 
 def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
-    """Mark what a load settles as released or discarded, by a MERGE on held rows: a repeat changes nothing.
+    """Mark the rejects that a load settles as released or discarded, by a MERGE on held rows: a repeat changes nothing.
 
     Commits to silver_rejects and gold_rejects, where the load settles a row of them.
 

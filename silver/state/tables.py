@@ -52,7 +52,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 
 
 def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Raise what `create_tables` would raise. Commits nothing."""
+    """Raise the errors that `create_tables` would raise. Commits nothing."""
     if rules.decodes:
         _payload_type(spark, rules)
     contracts = (records_contract(rules), WATERMARKS, REJECTS, LOADS)
