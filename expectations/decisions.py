@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, run: Run) -> list[Row]:
-    """All rows of `gate_decisions`; none before the first decision."""
+    """Return all rows of `gate_decisions`; none before the first decision."""
     return small_tables.read(spark, run.table(GATE_DECISIONS), DECISIONS.names, contract=DECISIONS)
 
 
 def rejected(decisions: Iterable[Row]) -> Rejected:
-    """The rejected loads."""
+    """Return the rejected loads."""
     ranges = ((row["first_load_seq"], row["last_load_seq"]) for row in decisions if row["decision"] == REJECTED)
     return Rejected(tuple(sorted(ranges)))
 
 
 def released_up_to(decisions: Iterable[Row]) -> int:
-    """The last load of all released ranges; 0 if there are none."""
+    """Return the last load of all released ranges; 0 without a release."""
     return max((row["last_load_seq"] for row in decisions if row["decision"] == RELEASED), default=0)
 
 
 def of(decisions: Iterable[Row], gate_run_id: str) -> Row | None:
-    """The decision on a gate run, or None."""
+    """Return the decision on a gate run, or None."""
     return next((row for row in decisions if row["gate_run_id"] == gate_run_id), None)
 
 

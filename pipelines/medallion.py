@@ -177,7 +177,7 @@ def partitions(job: Job) -> list[dict[str, Any]]:
 
 
 def orders(job: Job, topic: str | None = None) -> dict[str, list[Order]]:
-    """The arrival order of each stream; see `pipelines.arrival_order.orders`."""
+    """Return the arrival order of each stream; see `pipelines.arrival_order.orders`."""
     return arrival_order.orders(job.spark, job.new_run(), job.settings, topic=topic)
 
 

@@ -72,7 +72,7 @@ appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
 
 
 def free_port() -> int:
-    """Return a loopback port that nothing listens on at this moment, below those that systems give to clients."""
+    """Return a loopback port that is free at this moment, below the ports that systems assign to clients."""
     while not is_free(port := secrets.choice(_PORTS)):
         pass
     return port
@@ -111,7 +111,7 @@ def launch_node(
         if not (folder / "data" / "meta.properties").exists():
             format_tool = [*java, *FIRST_COMPILER, "kafka.tools.StorageTool", "format", "--config", str(settings)]
             _format([*format_tool, *format_options], folder, log)
-        # A session of its own: Ctrl-C in the terminal reaches only this program, which then stops the broker cleanly.
+        # A separate process session: Ctrl-C in the terminal reaches only this program, which then stops the broker cleanly.
         return subprocess.Popen(
             [*java, *jvm, "kafka.Kafka", str(settings)],
             stdin=subprocess.DEVNULL,

@@ -34,7 +34,7 @@ class CommitError(Exception):
 
 
 def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
-    """Set the offsets that a group, perhaps a new one, reads next; raise a `CommitError` if the brokers do not accept them."""
+    """Set the next offsets of a new or existing group; raise a `CommitError` if the brokers do not accept them."""
     for wait_seconds in _WAITS_SECONDS:
         try:
             return _commit(kafka, group, next_offsets)

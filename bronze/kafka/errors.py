@@ -185,7 +185,7 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
         named = r"[\[,] ?{}[\],]" if kind is NO_RIGHT else r"(?<![\w.-]){}-\d+(?![\w-]|\.\w)"  # a list, or a partition
         refused.topics = tuple(name for name in kafka.topics if re.search(named.format(re.escape(name)), observed))
     if not refused.topics and len(kafka.topics) == 1 and (kind is MISSING or "TopicAuthorization" in observed):
-        refused.topics = kafka.topics  # the text may not name it
+        refused.topics = kafka.topics  # the text may not name the topic
     return refused
 
 

@@ -31,7 +31,7 @@ _SHOWN = 20
 _QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
 """How much librdkafka reads ahead. Its defaults are 64 MB and 100,000 records."""
 _WAIT_MS = 20
-"""How long a broker waits for more records before it says that a partition has ended; 500 by default."""
+"""How many ms a broker waits for more records before it reports a partition's end; 500 by default."""
 
 Partition = tuple[str, int]
 

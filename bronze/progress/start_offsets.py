@@ -3,7 +3,7 @@
 A start is decided once, before the partition is read, and kept in `bronze_topics`. The settings count only for a topic that
 was never read. So a new checkpoint skips no record, reads no unwanted record, and misses no expired offset.
 
-A table without its checkpoint is enough. A checkpoint without its table would skip what the table lost, so it is refused.
+A table without its checkpoint is enough. A checkpoint without its table would skip the table's lost records: it is refused.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Topic:
 
     @property
     def stored_as(self) -> str:
-        """Its name in all tables.
+        """The topic's name in all tables.
 
         >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
         ('t@2', 't')
@@ -71,7 +71,7 @@ class Topic:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether an operator accepted a break of it: the settings no longer say where it starts."""
+        """Whether an operator accepted a break of the topic. The settings then no longer determine its start."""
         return self.incarnation > 1 or bool(self.go_on_at)
 
     def with_partitions(self, partitions: Iterable[int]) -> Topic:

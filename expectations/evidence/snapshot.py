@@ -109,7 +109,7 @@ def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot, *, gate
 def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence:
     """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows.
 
-    `restarts` are the ledger's rows of streams that sent at least ten records in a load, all of them duplicates with later
+    `restarts` are ledger rows of streams that sent at least ten records in a load. All of these are duplicates with later
     timestamps than their originals.
     """
     start = ("load_seq", snapshot.first_load_seq - 1)
@@ -195,7 +195,7 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
 
 
 def _spans(spark: SparkSession, ledger: Sequence[Row]) -> DataFrame:
-    """The offset range that each load decided in each partition: above the last one before, up to its streams' highest."""
+    """Return the offset range of each load and partition: above the previous load's last offset, up to its own last one."""
     spans: dict[tuple[str, int, int], tuple[int | None, int]] = {}
     for row in ledger:
         key = (row["topic"], row["partition"], row["load_seq"])

@@ -57,8 +57,8 @@ def require(checks: Sequence[Check]) -> None:
     """Check that Great Expectations knows each of the operator's own checks and accepts its arguments.
 
     Raises:
-        ConfigError: The name is unknown, the arguments do not fit, the expectation is wrong or cannot be evaluated on Spark, or
-            it is to keep rows out of Gold and names none.
+        ConfigError: The name is unknown, the arguments do not fit, or the expectation is wrong or cannot be evaluated on Spark;
+            or it should keep rows out of Gold and cannot name any.
     """
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
@@ -260,7 +260,7 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
             next_step=f"Did you mean {near[0]}?" if near else "Look through the gallery of Great Expectations.",
         ) from None
     except (GreatExpectationsError, TypeError, ValueError) as error:
-        # Only pydantic's errors say which arguments are wrong, and how, without repeating a value.
+        # Only pydantic's errors describe the wrong arguments without repeating a value.
         errors = error.errors() if hasattr(error, "errors") else []
         reasons = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors] or [type(error).__name__]
         raise ConfigError(

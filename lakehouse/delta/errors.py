@@ -50,7 +50,7 @@ _NO_VERSION = (
     "DELTA_LOG_FILE_NOT_FOUND",  # a change feed whose versions were cleaned from the log
     "DELTA_TRUNCATED_TRANSACTION_LOG",
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
-    "Could not find any delta files for version",  # a version missing between two others: Delta has no condition for it
+    "Could not find any delta files for version",  # a version is missing between two others; Delta has no condition for that
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
     "DELTA_MISSING_CHANGE_DATA",

@@ -52,7 +52,7 @@ def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
 def _owner(lakehouse: Lakehouse) -> str | None:
     options = {**lakehouse.storage.for_delta_rs(), **_PATIENCE} if lakehouse.storage else None
     location = lakehouse.table(BRONZE_RECORDS).local_folder or lakehouse.table(BRONZE_RECORDS).location
-    with contextlib.suppress(DeltaError):  # a session says why a table cannot be read
+    with contextlib.suppress(DeltaError):  # a session reports why a table cannot be read
         return DeltaTable(location, storage_options=options).metadata().configuration.get(OWNER)
     return None
 

@@ -3,7 +3,7 @@
 Another process may still execute loads that a cutover rolls back. A check before a commit would not stop it; these do:
 
 - The cutover commits to Silver's records and rejects under its own number. Delta accepts an append only under a number
-  above all that the table has seen, so an append of a rolled-back load is skipped, or conflicts.
+  above all earlier ones. So an append of a rolled-back load is skipped, or conflicts.
 - A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger
   in its transaction, and fails if a cutover is claimed above the load.
 - The cutover may be claimed between that read and the commit. So after its claim, and before it changes anything, it changes
@@ -67,7 +67,7 @@ def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_
 
 
 def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Raise an `UndoneError` if a restore or rebuild was claimed above a load. Prevents that the load is reported as done."""
+    """Raise an `UndoneError` if a restore or rebuild was claimed above a load, so that no run reports the load as done."""
     table = run.table(SILVER_LOADS)
     if spark.read.table(table.sql).where(_cutovers_above(load_seq)).limit(1).count():
         raise UndoneError.of(str(table))

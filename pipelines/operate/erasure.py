@@ -42,7 +42,7 @@ _HOURS_A_DAY = 24
 
 
 def tables(spark: SparkSession, run: Run, settings: Settings) -> list[Table]:
-    """Every existing table, including the operator's models."""
+    """Return every existing table, including the operator's models."""
     names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
     return [table for table in map(run.table, names) if delta.exists(spark, table)]
 

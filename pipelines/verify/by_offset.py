@@ -46,7 +46,7 @@ class Offsets:
         self._columns = [*bitmaps.CONTENT, *(read_again if rules else [])]
 
     def findings(self) -> Iterator[Check]:
-        """The checks by offset, causes before consequences."""
+        """Yield the checks by offset, causes before consequences."""
         snapshot, run = self._snapshot, self._run
         rows = self._compared(is_doubled=bool(snapshot.count(REPLAY)))
         if any(row["doubled"] for row in rows if row["word"] is None) and not snapshot.count(REPLAY):

@@ -1,7 +1,7 @@
 """Describe the arrival order of a stream by its deviations from sequences that rise by one.
 
 The vocabulary is that of the article "Testing Producer Deduplication in Apache Kafka and Apache Pulsar": a jump forward (JF) or
-backward (JB) to a number that was not read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
+backward (JB) goes to a number not read before. A duplicate jump forward (DJF) or backward (DJB) goes to a number read before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Decodes JSON into the types of a schema. Accepts only values that their type holds without loss.
 
-Spark's `from_json` silently rounds decimals, takes a date from any number, turns large numbers into infinity, wraps a TINYINT
-around at 128, and writes fractions as doubles where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose
+Spark's `from_json` silently rounds decimals, reads any number as a date, and turns large numbers into infinity. It wraps a
+TINYINT around at 128, and writes fractions as doubles for text. So some types are parsed as others (`_PARSED_AS`), whose
 values are checked and then cast. A text is parsed again, with variants for strings, only where a STRING looks like a
 fraction.
 

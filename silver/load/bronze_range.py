@@ -1,4 +1,4 @@
-"""The pinned Bronze range of a load: whole Bronze versions, less the offsets already decided."""
+"""The pinned Bronze range of a load: whole Bronze versions, without the offsets already decided."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str]
     return replace(pinned, topics=topics, joined=joined)
 
 
-def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
+def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     spark: SparkSession,
     run: Run,
     rules: Rules,

@@ -1,4 +1,4 @@
-"""Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
+"""Erasure: removes key, value and headers of a key's records from every table of Bronze and Silver, as a separate load.
 
 Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. Old
 versions hold the bytes until VACUUM; `pipelines.operate.erasure` proves that they are gone. A repeat finds the same records, by
@@ -179,7 +179,7 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     _set_append_only(spark, table, is_on=False)
     try:
         _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
-    finally:  # even if a restore has rolled back the erasure meanwhile: no run would repeat it then
+    finally:  # even if a restore has rolled back the erasure meanwhile, because no run would then repeat it
         _set_append_only(spark, table, is_on=True)
 
 

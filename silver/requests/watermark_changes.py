@@ -1,4 +1,4 @@
-"""Requests that change watermarks alone: reset moves one, accept records a topic's break, retire removes quiet streams.
+"""Requests that add no records: reset moves a watermark, accept records a topic's break, retire removes quiet streams.
 
 The ledger rows of a retirement keep each stream's last position, see `silver.state.streams`. A partition's own row, without a
 producer, is never retired: it carries the partition's last decided offset.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def content_sha256(records: DataFrame) -> Column:
-    """A hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare.ERASED`."""
+    """Return a hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare.ERASED`."""
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
 
@@ -29,7 +29,7 @@ def _unless_erased(records: DataFrame, content: Column) -> Column:
 
 
 def _of_erased(up_to_offset: Column, is_collision: Column) -> Column:
-    """The content hash of an erased record: equal to no other under its key, except that of copies erased along with it."""
+    """Return an erased record's content hash. Under its key, only copies that were erased with it have the same hash."""
     return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
 
 

@@ -1,8 +1,8 @@
 """Classify suspects as duplicate, late or collision, by the records of the same sequence that were kept, or late, before.
 
-A watermark alone cannot distinguish a resent record from one that never arrived before. So the suspects, and only they, are
-compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
-key and value. Rule: docs/rule.md. The driver gets them in batches of bounded size, as few columns and a hash.
+A watermark alone cannot distinguish a resent record from one that never arrived before. So suspects are compared with Silver,
+with the load's own accepted records and with the rejects. The comparison uses stream, epoch, sequence and a hash of key and
+value. Rule: docs/rule.md. The driver gets them in batches of bounded size, as few columns and a hash.
 """
 
 from __future__ import annotations
