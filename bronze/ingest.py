@@ -239,8 +239,8 @@ def _with_new_topics(  # noqa: PLR0913 -- the state of an ingest
 ) -> Standing:
     """Check that no topic was recreated; commit new topics, their partitions, starts and ids.
 
-    A new topic needs a new checkpoint: with the old one Spark would require the topic from offset 0. So does a topic removed
-    from kafka.topics: with the old one Spark would require its partitions.
+    A new topic needs a new checkpoint: with the old one Spark would require the topic from offset 0. If a topic left
+    kafka.topics, the others need one too: with the old one Spark would require its partitions.
     """
     noted = _new_topics(spark, run, kafka, standing, seen, is_another_list=is_another_list)
     if not noted:

@@ -103,7 +103,7 @@ class Grown:
         before: How many partitions it had.
         partitions: How many it has.
         numbering: Whether sequences are unique per topic or per partition. Records are compared across partitions only if they
-            are unique per topic. None if unknown.
+            are unique per topic. None while unknown; then they are not compared.
         mark: The highest (epoch, sequence) that is compared; None for no limit.
         is_last: Whether the load decides all records read before the producers knew the partitions. The next sets the mark.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Failure(NamedTuple):
-    """A kind of failure. The error shows the match of `sign` or its group `shown`. `{checkpoint}` is replaced by a folder."""
+    """A kind of failure. The error shows the match of `sign` or its group `shown`. `{checkpoint}` becomes the folder's name."""
 
     sign: re.Pattern[str]
     what: str

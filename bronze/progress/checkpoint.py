@@ -45,7 +45,7 @@ class Checkpoint:
         return bool(self.offsets)
 
     def damage(self, streamed: Streamed | None) -> str | None:
-        """Return why a query must not continue here, or None if it may. `streamed` is the last micro-batch in the table.
+        """Return why a query must not use it, or None if it may. `streamed` is the last micro-batch in the table.
 
         >>> from lakehouse.delta.tables import Streamed
         >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})

@@ -85,7 +85,7 @@ def _numbering(spark: SparkSession, run: Run, rules: Rules, topic: str, watermar
     """Infer the numbering of a topic from its records in Silver; None if they are not conclusive.
 
     Looks up the highest sequences of a partition in the others. If one occurs there, sequences repeat. If only others of their
-    range occur, they do not repeat. If none occurs, a topic with producers is taken to be numbered as a whole.
+    range occur, they do not repeat. If none occurs, a topic with a producer counts as numbered per topic.
     """
     own = rules.of_topic(topic)
     if own.sequence.form == "offset":
