@@ -159,7 +159,7 @@ def _evaluate(
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
-    """Record the rows kept out of Gold, before the results that publish their loads."""
+    """Record the rows kept out of Gold, before the results that allow the publish of their loads."""
     if not done.kept_out and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
     gate_run_id = done.gate_run.gate_run_id

@@ -1,4 +1,4 @@
-"""Publish the loads that passed the gate to Gold, exactly once across several tables.
+"""Publish the loads that passed the gate, or were released, to Gold, exactly once across several tables.
 
 0. Leave out the range's rows in gold_rejects. Add the records that its loads released, under the number of the releasing load.
    Remove the rows of an earlier publish that died after it wrote other rows.
@@ -60,7 +60,7 @@ class Published:
 
 
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
-    """Publish the loads that a gate run passed, without rejected loads, and with the records that these loads released.
+    """Publish the loads of a gate run that passed or was released, without rejected loads, with the records that they released.
 
     Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order.
 

@@ -1,4 +1,4 @@
-"""Silver to Gold: audit the unpublished loads, and publish them if they pass."""
+"""Silver to Gold: audit the unpublished loads, and publish them if they pass or are released."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
 
 
 def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Publish the range that the last gate run passed, see `gold.publish.publish`, and rebuild models that are not current.
+    """Publish the range of the last gate run if it passed or was released, and rebuild models that are not current.
 
     Raises:
         GateFailedError: The last gate run, as `gate_results` has it, did not pass and was not released.

@@ -128,7 +128,7 @@ def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence
 
 
 def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Sequence[Row]) -> list[Row]:
-    """Find streams whose duplicates have later timestamps than their originals. Reads nothing if no stream sent only those.
+    """Find streams whose duplicates are later than their originals. Reads nothing if no stream sent only duplicates.
 
     Compares the first and the last record of each block. Rejects of finished loads never change, so any version may be read.
     """

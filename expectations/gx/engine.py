@@ -1,6 +1,6 @@
 """Great Expectations: the only module that imports it.
 
-The import takes about six seconds of one core, and no option shortens it. So functions import it, and only for an audit.
+The import takes about six seconds of one core, and no option shortens it. So functions import it, not modules.
 """
 
 from __future__ import annotations

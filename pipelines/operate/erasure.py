@@ -90,7 +90,7 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
 
     Raises:
         TableMissingError: There are no tables.
-        TableStateError: A load is claimed and unfinished, or passed the gate and is unpublished: it reads an earlier version.
+        TableStateError: A load is claimed but unfinished, or passed or released but unpublished: it reads an earlier version.
         UsageError: The tables are not in a local folder, and the config does not allow short retention.
         AnotherWriterError: Another run was still active after a minute.
         ModelError: One of the operator's models could not be rebuilt without the key.
