@@ -18,7 +18,7 @@ from silver.suspects import moved
 from silver.suspects.moved import NUMBER, Moved, settle
 from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
-from tests.support.segments import segments_of
+from tests.support.segments import arrival_of, keys_of, kinds_of
 
 TOPICS = ("d", "c", "b", "a")
 """The incarnations of a topic. By name each comes before the one that it continues, as t@10 comes before t@2."""
@@ -29,13 +29,6 @@ CONTINUES = (
     (),
 )
 GROWN = st.dictionaries(st.sampled_from(TOPICS), st.sampled_from([None, (0, -1), (0, 4), (1, 2)]))
-KEYS = pa.schema(
-    [
-        *((name, pa.int32() if name == "partition" else pa.string()) for name in ("topic", "partition", "producer")),
-        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
-        ("problem", pa.string()),
-    ]
-)
 SUSPECTS = ("duplicate", "late", "collision")
 
 
@@ -102,7 +95,7 @@ def test_a_moved_record_is_settled_as_the_reference_does(
             for record in of_chunk:
                 kind = reference.classes[record.place]
                 expected[record.place] = settled.get(record.place) or ("suspect" if kind in SUSPECTS else kind)
-            found |= _kinds(chunk.segments, of_chunk)
+            found |= kinds_of(chunk.segments, of_chunk)
         for topic in TOPICS:
             in_turn.take(record for record in records if record.topic == topic)
         assert (found, reference.classes) == (expected, in_turn.classes)
@@ -146,36 +139,7 @@ def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
 
 
 def _keys(records: Iterable[Seen]) -> pa.Table:
-    rows = [
-        (
-            *record.stream,
-            record.offset,
-            *((record.epoch, record.sequence) if record.sequence is not None else (None, None)),
-            _problem(record),
-        )
-        for record in records
-    ]
-    return pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
-
-
-def _problem(record: Seen) -> str | None:
-    return "unread" if record.sequence is None else "value_undecodable" if record.is_undecodable else None
-
-
-def _kinds(found: pa.Table, records: Iterable[Seen]) -> dict[Any, str]:
-    """The class of each record: accepted where no other segment of its stream spans its offset."""
-    others = [segment for segment in segments_of(found.select(found.column_names[:-1])) if segment.kind != "accepted"]
-    return {
-        record.place: next(
-            (
-                each.kind
-                for each in others
-                if each.stream == record.stream and each.first_offset <= record.offset <= each.last_offset
-            ),
-            "accepted",
-        )
-        for record in records
-    }
+    return keys_of(map(arrival_of, records)).drop_columns([SETTLED])
 
 
 def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart() -> None:
