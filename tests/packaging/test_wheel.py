@@ -1,9 +1,7 @@
 """What is published: the wheels of Tidemark and of the producer kit, built offline."""
 
 import ast
-import os
 import re
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lakehouse
-from tests.support.wheels import ROOT, built, installed
+from tests.support.wheels import ROOT, built, ended, installed
 from tidemark.own_packages import PACKAGES as BESIDE_TIDEMARK
 
 PACKAGES = {*BESIDE_TIDEMARK, "tidemark"}
@@ -52,11 +50,6 @@ assert tidemark_producer.__file__.startswith(sys.argv[1]), tidemark_producer.__f
 assert all(hasattr(tidemark_producer, name) for name in tidemark_producer.__all__)
 print(sorted({'pyspark', 'lakehouse', 'tidemark', 'duckdb', 'pyarrow'} & set(sys.modules)))
 """
-
-
-def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 def imported(module: Path) -> set[str]:

@@ -318,24 +318,14 @@ def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
 
 def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, report = load_settings(config, None), Events()
-    outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
-
-    def fake_run(job: Job, _stage: object) -> Any:
-        job.report.event("run.started", pipeline="tests", run_id="r2")
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, TidemarkError):
-            job.report.event("bronze.finished", records=0, seconds=2.5)
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr(medallion, "run", fake_run)
-    job = Job.on(NOTHING, settings, report)
-    assert once.run_once(job)["run_id"] == "r1"
+    job, kept = Job.on(NOTHING, settings, report), config.parent / "lakehouse" / "_reports" / "r7.json"
+    monkeypatch.setattr(medallion, "run", Medallion({}).run)
+    assert once.run_once(job) == json.loads(kept.read_text()) == {"pipeline": "tests", "run_id": "r7", "seconds": 1.0}
+    failing = Medallion({"bronze": {"records": 0, "seconds": 2.5}}, error=GateFailedError("late records: hunter2"))
+    monkeypatch.setattr(medallion, "run", failing.run)
     with pytest.raises(GateFailedError):
         once.run_once(job)
-    folder = config.parent / "lakehouse" / "_reports"
-    assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
-    failed = json.loads((folder / "r2.json").read_text())
+    failed = json.loads(kept.read_text())
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
     assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
     assert report.names == ["run.started", "run.started", "bronze.finished", "run.failed"]
