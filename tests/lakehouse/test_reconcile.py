@@ -22,11 +22,6 @@ def of_rows(silver: Sequence[Row], ledger: Sequence[Row] = LEDGER) -> list[Diffe
     return [*reconcile.sequences_rise(ledger, silver), *reconcile.watermarks_are_reached(ledger, silver)]
 
 
-def test_sound_tables_differ_in_nothing() -> None:
-    assert [*reconcile.loads_are_there(LEDGER, 2), *reconcile.rows_match(LEDGER, KEPT)] == []
-    assert [*of_counts(), *of_marks(mark()), *of_rows(KEPT)] == []
-
-
 COUNTS, ROWS, MARKS = (f"silver_{name}, topic t, partition 0: " for name in ("loads, load 2", "records, load 2", "watermarks"))
 
 

@@ -88,7 +88,9 @@ def test_a_moved_record_is_settled_as_the_reference_does(
         for keys in look.in_order(chunks):
             places = set(zip(*(keys[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
             of_chunk = [record for record in records if record.place in places]
-            settled = {record.place: reference.settled_before(record) for record in of_chunk if _is_read(record)}
+            settled = {
+                record.place: reference.settled_before(record) for record in of_chunk if arrival_of(record).problem is None
+            }
             chunk = decision.decide(_settled(look, keys, marks, of_chunk, reference), marks)
             reference.take(of_chunk)
             look.add(chunk.segments)
@@ -99,10 +101,6 @@ def test_a_moved_record_is_settled_as_the_reference_does(
         for topic in TOPICS:
             in_turn.take(record for record in records if record.topic == topic)
         assert (found, reference.classes) == (expected, in_turn.classes)
-
-
-def _is_read(record: Seen) -> bool:
-    return record.sequence is not None and not record.is_undecodable
 
 
 def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[Seen], reference: Reference) -> pa.Table:
