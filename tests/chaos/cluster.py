@@ -1,7 +1,4 @@
-"""A controller and three Kafka brokers on this machine, and the faults of a topic's leader while records are sent to it.
-
-Proxies delay, cut and hold up all connections of the brokers.
-"""
+"""A controller and three Kafka brokers on this machine, behind proxies, and faults of a topic's leader under load."""
 
 import contextlib
 import logging
@@ -149,10 +146,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Faults:
-    """What may happen to a topic's leader: a method for each fault, by its name in a setting.
-
-    Each returns once the cluster can go on; its replicas need not be in sync.
-    """
+    """Faults of a topic's leader, by name. Each returns once the cluster can go on; its replicas need not be in sync."""
 
     cluster: Cluster
     topic: str
@@ -163,10 +157,7 @@ class Faults:
         self.leader.kill()
 
     def tcp_killed(self) -> None:
-        """Kill the leader's connections to clients again and again while records are sent, up to the time limit.
-
-        `ss -K` closes a connection from outside, as tcpkill does. Where it cannot be used, the proxy closes them.
-        """
+        """Kill the leader's connections to clients again and again, by `ss -K` as tcpkill does, or else by the proxy."""
         until = time.monotonic() + TCP_SECONDS
         has_ss = _kill_sockets("( sport = :0 )") == 0
         while self.is_sending() and time.monotonic() < until:

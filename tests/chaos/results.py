@@ -57,10 +57,7 @@ def of_article(sender: str = "java") -> Iterator[Planned]:
 
 
 def matrix() -> Iterator[Planned]:
-    """The first run of every other setting that the clients accept, beginning with the article's leader kill without delays.
-
-    An idempotent producer waits for all replicas, and the kit refuses settings that do not keep order.
-    """
+    """The first run of every other setting that the clients accept; the kit refuses those that do not keep order."""
     yield Planned("java", "all", "off", 5, "leader_killed", 0)
     clients = [("all", "off", 5), ("all", "on", 5), ("all", "off", 1), ("1", "off", 5), ("0", "off", 5)]
     clients += [("all", "on", 1), ("1", "off", 1), ("0", "off", 1)]

@@ -1,7 +1,4 @@
-"""What is written from the code: the commands, of each key of a config its type and default; and the list of decisions.
-
-`python -m tests.docs.reference` writes them anew. What else the pages say is kept.
-"""
+"""`python -m tests.docs.reference` writes what pages have from the code: commands, types and defaults of keys, decisions."""
 
 import re
 from collections.abc import Iterator

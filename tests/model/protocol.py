@@ -118,8 +118,7 @@ def marks_contradict(found: Found) -> bool:
 def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
     """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
 
-    Bronze's change feed says how many records the range brought each partition. As in `ledger._require_conservation`, a
-    partition that the range does not touch is not compared.
+    As in `ledger._require_conservation`, a partition that the range does not touch is not compared.
     """
     bronze = dict(enumerate(world.bronze[: pinned.to], start=1))
     partition_of = {number: version.partition for number, version in bronze.items()}

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PIPELINE = 0  # the application of a transaction id that all runners share
-
 NOBODY = -1  # the owner of a claim whose run has ended: the same process, started again, is another run
-
-
 NO_SWAP = -1  # what a load keeps that takes nothing back
 
 
@@ -48,10 +45,7 @@ class Mark(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A load's rows in silver_loads, which are also its plan.
-
-    A record is named by the version that brought it: v is the kept one, -v the held one once it is released.
-    """
+    """A load's rows in silver_loads, its plan. A record is named by its version: v if kept, -v if held and then released."""
 
     load: int  # the load's number
     owner: int  # the runner whose present run claimed it; NOBODY if that run has ended

@@ -81,15 +81,10 @@ def test_config_check_and_a_run_end_before_they_start_anything(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, report = written(tmp_path, changes), Events()
-
-    def run() -> None:
-        settings = load.load(file, overrides={}, environ={})
-        medallion.run(Job.on(None, settings, report))  # type: ignore[arg-type]  # no session is needed to find it
-
     assert main(["config", "check", "--config", str(file)]) == ConfigError.exit_code
     assert message in capsys.readouterr().err
     with pytest.raises(ConfigError, match=re.escape(message)):
-        run()
+        medallion.run(Job.on(None, load.load(file, environ={}), report))  # type: ignore[arg-type]  # no session is needed
     assert report.seen == []
     assert list(tmp_path.iterdir()) == [file]
 

@@ -70,10 +70,7 @@ class Reference:
         return [*self._kept.items(), *late]
 
     def take(self, records: Iterable[Seen]) -> "Reference":
-        """Decide further records of a Kafka log, each once, in offset order; those of an earlier incarnation come first.
-
-        The partitions of a topic that got more are decided one after another.
-        """
+        """Decide further records, each once, in offset order, or by partition if their topic got more partitions."""
         for record in sorted(records, key=lambda each: (each.partition if each.topic in self.grown else -1, each.offset)):
             kind = self.classes[record.place] = self._class_of(record)
             if kind == "accepted":
@@ -140,10 +137,7 @@ class Reference:
         return "duplicate" if first == record.payload else "collision"
 
     def settled_before(self, record: Seen) -> str | None:
-        """What is known of the record's number: an earlier incarnation accepted it, or found it late, in whatever partition.
-
-        Or another partition of its own topic, which got partitions, kept it.
-        """
+        """The class by what earlier incarnations accepted or found late, and what other partitions of a grown topic keep."""
         earlier, numbered = self.continues.get(record.topic, ()), (record.producer, record.epoch, record.sequence)
         known = [
             payload

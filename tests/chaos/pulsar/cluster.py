@@ -1,7 +1,4 @@
-"""Pulsar on this machine: a JVM that stores, and two brokers, each behind a proxy for clients.
-
-Its jars are fetched once into the cache folder, at a pinned version.
-"""
+"""Pulsar on this machine, its jars cached: a JVM that stores, and two brokers, each behind a proxy for clients."""
 
 import contextlib
 import subprocess

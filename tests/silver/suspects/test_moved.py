@@ -129,11 +129,9 @@ def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
         and (topic, partition) not in places
         and (reference.grown[topic] or (epoch, sequence)) >= (epoch, sequence)
     ]
-    schema = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
-    names = [*NUMBER, "content_sha256"]
-    return pa.Table.from_pylist(
-        [dict(zip(names, row, strict=True)) for row in rows], schema.append(pa.field(names[-1], "string"))
-    )
+    types = {"epoch": pa.int64(), "sequence": pa.int64()}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in (*NUMBER, "content_sha256")])
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def _keys(records: Iterable[Seen]) -> pa.Table:
@@ -160,9 +158,9 @@ def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart()
 
 def _settles(own: str, *known: str) -> str | None:
     names = [*NUMBER, "content_sha256"]
-    records = [pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)]
+    record = pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)
     told = pa.table([["t@2"] * len(known), ["p"] * len(known), [0] * len(known), [1] * len(known), list(known)], names=names)
-    return moved._SETTLED[int(settle(records[0], told)[0])]
+    return moved._SETTLED[int(settle(record, told)[0])]
 
 
 def test_an_erased_record_is_taken_for_a_copy_unless_it_was_compared_before_it_was_erased() -> None:

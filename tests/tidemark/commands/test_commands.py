@@ -84,11 +84,9 @@ def test_every_command_is_in_one_section_and_has_help(capsys: pytest.CaptureFixt
         assert f"Usage: tidemark {path}" in capsys.readouterr().out
 
 
-def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "--config", str(config)]) == 1
-    said = capsys.readouterr().err
+@pytest.mark.usefixtures("config")
+def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(tmp_path: Path, run_command: RunCommand) -> None:
+    _, said = run_command("plan", code=1)
     assert "Bronze has no records yet" in said
     assert "tidemark run --stage bronze" in said
     assert not (tmp_path / "lakehouse").exists()
@@ -193,41 +191,35 @@ def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(
     assert [each in said for each in ("Traceback", "RuntimeError", "hunter2")] == [True, True, False]
 
 
-def test_ctrl_c_sigterm_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(fail_with(SystemExit(7))) == 7
     assert exit_code_of(fail_with(SystemExit("text"))) == 1
     monkeypatch.setattr("lakehouse.machine.doctor.diagnose", fail_with(KeyboardInterrupt()))
     assert main(["doctor"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
-    def terminate() -> int:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-        return 0
-
-    former = signal.getsignal(signal.SIGTERM)
-    assert exit_code_of(terminate) == 143
-    assert signal.getsignal(signal.SIGTERM) is former
-    assert "the next run finishes" in capsys.readouterr().err
-
 
 @pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
-def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(
-    number: signal.Signals, code: int, word: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("arrives_in", ["the work", "a finalizer"])
+def test_a_signal_ends_a_command_with_its_code_also_in_a_finalizer(
+    number: signal.Signals, code: int, word: str, arrives_in: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Finalized:
         def __del__(self) -> None:
             os.kill(os.getpid(), number)
             time.sleep(0.1)  # the handler raises here, and Python ignores it
 
-    def collect() -> int:
-        Finalized()
+    def work() -> int:
+        if arrives_in == "a finalizer":
+            Finalized()
+        else:
+            os.kill(os.getpid(), number)
         time.sleep(10)
         return 0
 
-    former = sys.unraisablehook
-    assert exit_code_of(collect) == code
-    assert sys.unraisablehook is former
+    former = sys.unraisablehook, signal.getsignal(number)
+    assert exit_code_of(work) == code
+    assert (sys.unraisablehook, signal.getsignal(number)) == former
     assert capsys.readouterr().err == f"tidemark: {word}; the next run finishes what was begun.\n"
 
 
