@@ -168,7 +168,6 @@ class Faults:
             time.sleep(TCP_EVERY_SECONDS)
 
     def leader_stopped(self) -> None:
-        """Suspend the leader until another broker leads, then wake it."""
         self.leader.process.send_signal(signal.SIGSTOP)
         time.sleep(DOUBLE_SESSION)
         self.leader.process.send_signal(signal.SIGCONT)

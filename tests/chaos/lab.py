@@ -108,8 +108,6 @@ def log_of(servers: str, topic: str) -> Log:
 
 
 class Ran(NamedTuple):
-    """A run whose topic still exists."""
-
     planned: Planned  # the run
     columns: dict[str, Any]  # the part of its row that needs no tables
     log: Log  # the topic

@@ -75,7 +75,6 @@ def _row(found: re.Match[str]) -> str:
 
 
 def _section(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a reference means; of several the last that is not null."""
     last = [arm for arm in schema.get("anyOf", [schema]) if arm != _NULL][-1]
     found: dict[str, Any] = _SCHEMA["$defs"][last["$ref"].rpartition("/")[2]] if "$ref" in last else last
     return found

@@ -10,7 +10,6 @@ from tests.support.silver_rows import KEPT, LEDGER, Row, as_lines, claim, kept, 
 
 
 def of_counts(**edited: int | str) -> list[Difference]:
-    """Differences in the counts of a ledger whose second load was edited."""
     return [*reconcile.classes_add_up([claim(1), claim(2, **edited)])]
 
 

@@ -44,8 +44,6 @@ ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits,
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to do a load: by default ours."""
-
     order: tuple[str, ...] = ORDER  # of the steps that commit
     has_transactions: bool = True  # appends carry a transaction id
     is_id_of_checkpoint: bool = False  # the id belongs to the runner's own checkpoint, as a batch id does, not to the pipeline
@@ -67,8 +65,6 @@ class Refused(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The tables that a runner read in `recover`, one after the other."""
-
     marks: tuple[Mark, ...]  # the watermarks
     ledger: tuple[Claim, ...]  # the claims
 
@@ -288,7 +284,6 @@ class Load:
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
     def replan_claim(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
-        """Plan what a claim pinned, and compare the outcome with it."""
         pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim
         pinned = pinned._replace(owner=NOBODY)
         if claim.is_accept:
@@ -421,7 +416,6 @@ def found_by(tables: Tables, runner: Runner) -> Found:
 
 
 def _advanced(tables: Tables, load: int, ledger: Iterable[Claim]) -> Tables:
-    """The tables once the watermarks are moved by the claims of a load."""
     marks = tables.marks
     for claim in ledger:
         marks = merged(marks, claim) if claim.load == load else marks

@@ -17,23 +17,17 @@ Kind = Literal["records", "retire"]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to retire: ours by default."""
-
     is_fenced: bool = True  # a MERGE moves nothing if the table is beyond the load before
     has_carrier: bool = True  # the partition's own row takes the number of the load that retires
     asks_ledger: bool = True  # a stream without a row is looked up among the claims that retired it
 
 
 class Claim(NamedTuple):
-    """A load's row of the stream in the ledger: what it is, and the stream's watermark after it."""
-
     kind: Kind
     after: int
 
 
 class Mark(NamedTuple):
-    """The stream's row of the watermark table."""
-
     load: int
     watermark: int
 

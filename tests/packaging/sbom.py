@@ -37,8 +37,6 @@ _SPDX = get_spdx_licensing()
 
 
 class Part(NamedTuple):
-    """Something that a user gets."""
-
     purl: PackageURL  # kind, group, name and version
     sha256: tuple[str, ...]  # what the lock pins it by; for a jar inside pyspark, what it has
     license: str  # an SPDX expression; `INSIDE_PYSPARK` for the jars that pyspark brings

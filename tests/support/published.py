@@ -55,7 +55,6 @@ _PRINTED = {"JF": "JUMP FORWARDS", "JB": "JUMP BACKWARDS", "DJB": "DUPLICATE BLO
 
 
 def _log(jumps: str) -> tuple[str, ...]:
-    """Jumps as they are printed, each with its distance, which is that of its two numbers."""
     parts = [(kind, int(before), int(read)) for kind, before, _, read in map(str.split, jumps.split(", "))]
     return tuple(f"{_PRINTED[kind]} {abs(read - before)} ({before} -> {read})" for kind, before, read in parts)
 

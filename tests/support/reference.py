@@ -41,8 +41,6 @@ class Seen:
 
 @dataclass
 class Reference:
-    """What the tables should say, record after record and decision after decision."""
-
     late: Late = "quarantine"  # the policy for late records
     max_jump: int | None = None  # the largest believed step
     max_jump_of: Mapping[str, int | None] = field(default_factory=dict)  # of topics that have their own
@@ -105,7 +103,6 @@ class Reference:
         return any((topic, record.producer, record.epoch, record.sequence) in kept for topic in linked)
 
     def _raise(self, record: Seen) -> None:
-        """Move the watermark to the record, if it lies above."""
         stream, epoch, sequence = record.key
         known = self.watermarks.get(stream)
         if known is None or (epoch, sequence) > known:
@@ -155,7 +152,6 @@ class Reference:
         return "duplicate" if record.payload in known else "collision"
 
     def _is_compared(self, record: Seen) -> bool:
-        """Whether the record is looked up in the other partitions of its topic."""
         assert record.sequence is not None
         mark = self.grown.get(record.topic)
         return record.topic in self.grown and (mark is None or (record.epoch, record.sequence) <= mark)

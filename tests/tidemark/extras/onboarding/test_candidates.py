@@ -36,7 +36,6 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
 
 
 def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], list[str]]:
-    """The candidates by their names, and the names of the options."""
     sample = Sample(records, **more)
     candidates = find(sample).candidates
     return {each.label: each for each in candidates}, [each.label for each in options(sample, candidates)]
