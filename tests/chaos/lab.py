@@ -58,12 +58,7 @@ class Log:
     offsets: NDArray[np.int64]
 
     def jumps(self) -> Jumps:
-        """Count duplicates and deviations record by record, as the article's consumer does.
-
-        >>> sent = [*range(1, 11), *range(30, 41), *range(15, 30), *range(11, 15), *range(5, 11), *range(2, 5), *range(41, 45)]
-        >>> Log(np.array(sent), np.arange(len(sent))).jumps()
-        Jumps(duplicates=9, djf=0, djb=2, jf=2, jb=2)
-        """
+        """Count duplicates and deviations record by record, as the article's consumer does."""
         seen, counts, before = set[int](), Counter[str](), int(self.numbers[0]) - 1
         for number in self.numbers.tolist():
             is_known = number in seen
@@ -245,16 +240,8 @@ def _compiled(programs: str, libraries: str) -> Iterator[tuple[str, Path]]:
     with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as made:
         classes = Path(made).resolve() / "classes"
         compiler = java_executable().resolve().with_name("javac")
-        command: list[str | Path] = [
-            compiler,
-            "-proc:none",
-            "-d",
-            classes,
-            "-cp",
-            libraries,
-            *Path(__file__).parent.glob(programs),
-        ]
-        subprocess.run(command, check=True)
+        options = ["-proc:none", "-d", str(classes), "-cp", libraries]
+        subprocess.run([compiler, *options, *Path(__file__).parent.glob(programs)], check=True)
         yield os.pathsep.join((str(classes), libraries)), classes.parent
 
 

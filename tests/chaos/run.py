@@ -1,7 +1,6 @@
 """`make chaos`: the article's experiment again, Silver's result, and the page about it, `docs/chaos.md`.
 
-A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,000th a fault strikes the topic's leader.
-Batches of runs go through the pipeline together. Each run's row is added to a CSV file, so an interrupted sitting continues.
+A run sends 150,000 numbers to its topic; near the 50,000th a fault strikes the leader. An interrupted sitting continues.
 """
 
 import argparse

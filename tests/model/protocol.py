@@ -1,8 +1,7 @@
 """The protocol of a load as steps over the tables of the model. Methods carry the names of the code's functions.
 
-What one step may do is what the real one can: read one table, or commit to one table. Between any two, other runners go on,
-a process dies, Bronze grows or a table is put back. A run that ends is followed by another, whenever. Where Delta skips a write
-it may as well report a conflict: which of the two depends on when the write began, and the model allows both.
+A step reads one table, or commits to one table. Between any two, other runners go on, a process dies, Bronze grows or a table
+is put back. A run may follow another at any time. Where Delta skips a write it may also report a conflict: both are allowed.
 """
 
 from collections import Counter

@@ -119,8 +119,7 @@ class Tables(NamedTuple):
     silver: tuple[Kept, ...]  # silver_records, sorted
     rejects: tuple[Held, ...]  # silver_rejects, sorted
     marks: tuple[Mark, ...]  # silver_watermarks, by partition
-    # the last version of each application, by table and application: what Delta keeps with a table. A RESTORE takes rows back,
-    # not these.
+    # the last version of each application, by table and application, as Delta keeps them: a RESTORE does not take them back
     transactions: tuple[tuple[str, int, int], ...]
     runners: tuple[Runner, ...]  # the processes
     crashes: int  # how often one may still die

@@ -1,7 +1,6 @@
 """Validates and plans the Databricks bundle for both targets, by the platform's own command line: `make bundle-check`.
 
-The command line is built once from its Go module, at a pinned version, into the cache folder. The workspace is a stand-in on
-loopback, which is empty: what a plan would do to resources that are there already is not seen here.
+The command line is built once from its Go module into the cache folder. The workspace is a stand-in on loopback, and empty.
 """
 
 import os

@@ -15,15 +15,8 @@ HALF = 0.5
 
 def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any]:
     classes = {**dict.fromkeys(CLASSES, 0), **counts}
-    return {
-        "topic": topic,
-        "partition": partition,
-        "producer": None,
-        "records": sum(classes.values()),
-        "late_accepted": 0,
-        "high_watermark_before": 99,
-        **classes,
-    }
+    shared = {"topic": topic, "partition": partition, "producer": None, "late_accepted": 0, "high_watermark_before": 99}
+    return {**shared, "records": sum(classes.values()), **classes}
 
 
 @pytest.mark.parametrize(
