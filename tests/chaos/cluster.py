@@ -100,8 +100,6 @@ class Node:
 
 
 class Broker(Node):
-    """A broker, its port for clients, and its proxies: before that port, before the one for brokers, and to the controller."""
-
     def __init__(self, launch: Callable[[], subprocess.Popen[bytes]], port: int, proxies: Sequence[Proxy]) -> None:
         self.port, (self.clients, self.peers, self.to_controller) = port, proxies
         super().__init__(launch, self.clients, self.peers)
@@ -195,7 +193,6 @@ class Faults:
 
 
 def _kill_sockets(which: str) -> int:
-    """Run `ss -K`, and return its exit code. Root may run it, where the kernel supports it."""
     if not shutil.which("ss"):
         return 1
     return subprocess.run(["ss", "-tKn", "state", "established", which], check=False, capture_output=True).returncode

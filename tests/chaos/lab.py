@@ -52,8 +52,6 @@ class StuckError(Exception):
 
 @dataclass(frozen=True)
 class Log:
-    """The records of a topic's partition, in the order of their offsets."""
-
     numbers: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
@@ -272,7 +270,6 @@ def fates_of(sender: subprocess.Popen[bytes], folder: Path) -> NDArray[np.uint8]
 
 
 def next_line(process: subprocess.Popen[bytes]) -> bytes | None:
-    """The next line of a process: empty at its end, None after a minute of silence."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

@@ -332,7 +332,6 @@ class Load:
             yield from self._append(tables, who, "append_rejects", tables._replace(rejects=tuple(sorted(rows))))
 
     def advance(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Move the watermarks by the ledger's rows of the load, in a MERGE."""
         load = _planned(tables, who).load
         if self.world.swaps and not self.protocol.advances_past_swaps and finished(tables.marks) >= load:
             yield self._goes_on(tables, who, "advance: moves nothing")
@@ -377,7 +376,6 @@ class Load:
         return _to(tables, who, name, self._following(tables.runners[who]))
 
     def _following(self, runner: Runner) -> Runner:
-        """The runner at its next step; a claim that was found is not claimed again."""
         runner = runner._replace(seen=None)
         if runner.at == "claim" and not runner.is_repeat:
             return runner._replace(at="claim: read back")

@@ -10,7 +10,6 @@ PROMISES = ("duplicate", "loss", "released nowhere", "torn")
 
 
 def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROMISES) -> Model[Tables]:
-    """A protocol in a world, and the promises that must hold, by the name of their breach."""
     load = Load(protocol, world)
     broken: Mapping[str, Callable[[Tables], bool]] = {
         "duplicate": is_doubled,

@@ -142,11 +142,9 @@ class Tables(NamedTuple):
         return marks
 
     def last_transaction(self, table: str, application: int) -> int:
-        """The last version that Delta knows of an application; 0 for none."""
         return next((version for name, app, version in self.transactions if (name, app) == (table, application)), 0)
 
     def noted(self, table: str, application: int, version: int) -> "Tables":
-        """Delta keeps the last version of an application with its table."""
         others = [each for each in self.transactions if each[:2] != (table, application)]
         return self._replace(transactions=tuple(sorted([*others, (table, application, version)])))
 

@@ -51,7 +51,6 @@ def planted(section: Any, secret: str = PLANTED) -> Any:
 
 
 def plant_scopes(monkeypatch: pytest.MonkeyPatch, get: Callable[[str, str], str]) -> None:
-    """Make this process one of Databricks, whose secret scopes answer by `get`."""
     runtime = ModuleType("databricks.sdk.runtime")
     runtime.dbutils = SimpleNamespace(secrets=SimpleNamespace(get=get))  # type: ignore[attr-defined]  # a module made here
     for name in ("databricks", "databricks.sdk"):

@@ -20,7 +20,6 @@ def built(project: Path = ROOT) -> Path:
 
 @cache
 def installed() -> Path:
-    """A folder that the wheel of Tidemark was installed into alone, its scripts too."""
     folder = built().parent / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
     subprocess.run([*command, str(built())], check=True, capture_output=True)

@@ -28,7 +28,6 @@ except ImportError as error:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A working folder with packages and a module that have the names of ours."""
     for name in ("jobs", "bronze"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("print('a foreign package')\n", encoding="utf-8")

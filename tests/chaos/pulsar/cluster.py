@@ -74,8 +74,6 @@ numHttpServerThreads=8
 
 
 class Broker(Node):
-    """One broker: its proxy for clients, the port of that proxy, and its own port for HTTP."""
-
     def __init__(self, command: list[str], folder: Path, web: int, port: int, clients: Proxy) -> None:
         self.port, self.clients, self._web = port, clients, web
         super().__init__(lambda: _start(command, folder), clients)

@@ -128,7 +128,6 @@ _EPOCHS = st.sampled_from([0, 0, 0, 1, 2, LARGEST])
 
 @st.composite
 def _histories(draw: st.DrawFn) -> list[Arrival]:
-    """Partitions in which producers take turns. Some records cannot be read, and some came twice."""
     records, offsets = [], {stream[:2]: 0 for stream in _STREAMS}
     for stream in draw(st.lists(st.sampled_from(_STREAMS), max_size=25)):
         offsets[stream[:2]] += draw(st.sampled_from([1, 1, 1, 2]))

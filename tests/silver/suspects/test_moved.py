@@ -104,7 +104,6 @@ def test_a_moved_record_is_settled_as_the_reference_does(
 
 
 def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[Seen], reference: Reference) -> pa.Table:
-    """The key columns with what the look finds, where the tables hold what the reference knows."""
     wanted, nth = look.wanted(keys, marks)
     payloads = {record.place: record.payload for record in records}
     places = zip(*(wanted[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)

@@ -67,7 +67,6 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Sai
 
 
 def put(config: dict[str, Any], place: Sequence[str | int], value: Any) -> dict[str, Any]:
-    """The config with a value at a place, whatever is there or above it."""
     changed: Any = copy.deepcopy(config)
     section = changed
     for part in place[:-1]:

@@ -201,7 +201,6 @@ def test_what_may_have_been_sent_before_the_end_of_a_partition_is_not_held_again
 
 
 def by_the_rule(rows: list[tuple[Sampled, Any, Any, int]]) -> Steps:
-    """The steps of records with their sequence, producer and epoch, as the rule decides them that Silver has."""
     seen = [
         Seen("t", each.partition, each.offset, sequence, producer, epoch, repr(each.value))
         for each, sequence, producer, epoch in rows
