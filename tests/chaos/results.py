@@ -50,7 +50,6 @@ class Planned:
 
 
 def of_article(sender: str = "java") -> Iterator[Planned]:
-    """The first runs of the article's four settings of Kafka or of Pulsar."""
     in_flight, delay_ms = (0, PULSAR_DELAY_MS) if sender == PULSAR else (5, DELAY_MS)
     for fault, idempotence in product(ARTICLE_FAULTS, ("off", "on")):
         yield Planned(sender, "all", idempotence, in_flight, fault, delay_ms)
@@ -76,8 +75,6 @@ def plan(article_runs: int, other_runs: int, pulsar_runs: int) -> list[Planned]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Planned):
-    """A run: its setting, the article's columns, which describe the topic, and what the tables hold."""
-
     SendCount: int
     PosAckCount: int  # acknowledged
     NegAckCount: int  # failed for good

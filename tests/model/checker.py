@@ -86,7 +86,6 @@ def explore(model: Model[State], *, most_states: int = 5_000_000) -> Outcome:
 
 
 def _stuck(states: int, sources: Iterable[int], targets: Iterable[int], finished: Iterable[int]) -> list[int]:
-    """The states from which helpful steps lead to no finished one, the nearest to the start first."""
     before: list[list[int]] = [[] for _ in range(states)]
     for source, target in zip(sources, targets, strict=True):
         before[target].append(source)

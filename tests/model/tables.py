@@ -129,7 +129,6 @@ class Tables(NamedTuple):
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
     def ended(self, who: int) -> "Tables":
-        """The tables when a runner's run is over, one way or another: it remembers nothing, and its claims are nobody's."""
         runners = (*self.runners[:who], IDLE, *self.runners[who + 1 :])
         ledger = tuple(claim._replace(owner=NOBODY) if claim.owner == who else claim for claim in self.ledger)
         return self._replace(runners=runners, ledger=ledger)

@@ -53,7 +53,6 @@ def _built(go: str) -> Path:
 
 
 def _check(cli: Path, target: str, environment: dict[str, str]) -> None:
-    """Validate and plan one target; end where it is not in order, or plans anything but what the files declare."""
     bundle = [str(cli), "bundle", "--target", target]
     _ran([*bundle, "validate", "--strict"], cwd=ROOT, environment=environment)
     said = _ran([*bundle, "plan"], cwd=ROOT, environment=environment)

@@ -35,11 +35,7 @@ EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     ("expect_column_values_to_match_regex_list", {"column": "topic", "regex_list": ["[a"]}, ".regex_list"),
     ("expect_table_columns_to_match_set", {"column_set": ["sequenz"]}, "sequenz"),
     (NOT_NULL, {"column": "key", "row_condition": "sequenz > 3"}, "sequenz"),
-    (
-        NOT_NULL,
-        {"column": "key", "row_condition": "topic = 'a' or payload.idd > 1", "condition_parser": "spark"},
-        "payload.idd",
-    ),
+    (NOT_NULL, {"column": "key", "row_condition": "offset = 1 or payload.no > 1", "condition_parser": "spark"}, "payload.no"),
     (NOT_NULL, {"column": "key", "row_condition": 'col("sequence") > 3'}, ".row_condition"),
     (NOT_NULL, {"column": "key", "row_condition": 'col("nope") > 3', "condition_parser": "great_expectations"}, "nope"),
     (BETWEEN, {"column": "payload.id", "min_value": 1, "on_fail": "quarantine_rows"}, ".min_value"),

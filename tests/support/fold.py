@@ -21,10 +21,7 @@ class Arrival(NamedTuple):
 def fold(
     records: Iterable[Arrival], watermarks: Mapping[Stream, Ordinal], rules: Rules
 ) -> tuple[list[Segment], dict[Stream, list[Range]]]:
-    """Decide whole streams, each in offset order, one after another.
-
-    Returns per stream the rejects' blocks, then an accepted segment per epoch; and the ranges of sequences that it skips.
-    """
+    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips."""
     segments, gaps = list[Segment](), dict[Stream, list[Range]]()
     for stream, of_stream in groupby(records, key=lambda record: record.stream):
         folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)

@@ -53,7 +53,6 @@ def _log(jumps: str) -> tuple[str, ...]:
 
 
 def _block(name: str, size: int, end: int) -> Published:
-    """A run in which one block came twice, its size as in the CSV; `end` is its last number."""
     return Published(name, Jumps(size, 0, 1, 0, 0), _log(f"DJB {end} -> {end - size + 1}"), (), size)
 
 

@@ -157,9 +157,6 @@ class Reference:
         return record.topic in self.grown and (mark is None or (record.epoch, record.sequence) <= mark)
 
     def _first_like(self, record: Seen) -> str | None:
-        """The payload that was there first: Silver's, or the late one's, whatever became of it.
-
-        A jump is not there before it is released: nothing was accepted under its number.
-        """
+        """The payload that was there first: Silver's, or a late one's. A jump is not there before it is released."""
         late = (each.payload for each in self._out if self.classes[each.place] == "late" and each.key == record.key)
         return self._kept[record.key] if record.key in self._kept else next(late, None)

@@ -70,7 +70,6 @@ def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None
     }
 
 
-# Variables, flags, and what a setting is then.
 FROM_OUTSIDE: list[tuple[dict[str, str], dict[str, str], str, object]] = [
     ({"TIDEMARK_KAFKA__TOPICS": "[a, b]"}, {}, "kafka.topics", ("a", "b")),
     ({"TIDEMARK_POLICIES__MAX_JUMP": "12"}, {}, "policies.max_jump", 12),

@@ -114,7 +114,6 @@ def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[See
 
 
 def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
-    """What is known elsewhere: in earlier incarnations, and in other partitions of a grown topic than those of a chunk."""
     rows = [
         (later, producer, epoch, sequence, payload)
         for later, earlier in reference.continues.items()
