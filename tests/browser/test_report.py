@@ -45,7 +45,6 @@ def report_of(lake: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small tables with names that would run as scripts in a careless page."""
     folder = tmp_path_factory.mktemp("lake")
     write_lake(folder, Shape())
     return folder
@@ -76,15 +75,8 @@ def open_page(browser: Browser) -> Iterator[Open]:
         yield open_file
 
 
-@pytest.fixture(scope="module")
-def opened(browser: Browser, report: Path) -> Iterator[Opened]:
-    with browser.new_context(offline=True) as window:
-        shared = Opened(window.new_page())
-        shared.load(report)
-        yield shared
-
-
-def test_it_draws_every_chart_from_disk_without_requests_and_the_verdict_comes_first(opened: Opened) -> None:
+def test_it_draws_every_chart_from_disk_without_requests_and_the_verdict_comes_first(open_page: Open, report: Path) -> None:
+    opened = open_page(report)
     page = opened.page
     assert [name for name in CHARTS if page.locator(f"#chart-{name} svg").count() == 1] == list(CHARTS)
     assert (opened.complaints, opened.requests) == ([], [])
@@ -94,8 +86,8 @@ def test_it_draws_every_chart_from_disk_without_requests_and_the_verdict_comes_f
     assert page.title().startswith("The gate passed")
 
 
-def test_every_number_of_tables_and_charts_is_the_one_that_sql_finds(opened: Opened, lake: Path) -> None:
-    page = opened.page
+def test_every_number_of_tables_and_charts_is_the_one_that_sql_finds(open_page: Open, report: Path, lake: Path) -> None:
+    page = open_page(report).page
     heads = page.locator("#table-classes th").all_inner_texts()
     classes = [name for name in CLASSES if name.capitalize() in heads]
     assert rows(lake, f"SELECT count(*), sum({' + '.join(classes)} - records) FROM silver_loads") == [(64, 0)]

@@ -1,7 +1,4 @@
-"""A controller and three Kafka brokers on this machine, and the faults of a topic's leader while records are sent to it.
-
-Proxies delay, cut and hold up all connections of the brokers.
-"""
+"""A controller and three Kafka brokers on this machine, behind proxies, and faults of a topic's leader under load."""
 
 import contextlib
 import logging
@@ -103,8 +100,6 @@ class Node:
 
 
 class Broker(Node):
-    """A broker, its port for clients, and its proxies: before that port, before the one for brokers, and to the controller."""
-
     def __init__(self, launch: Callable[[], subprocess.Popen[bytes]], port: int, proxies: Sequence[Proxy]) -> None:
         self.port, (self.clients, self.peers, self.to_controller) = port, proxies
         super().__init__(launch, self.clients, self.peers)
@@ -149,10 +144,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Faults:
-    """What may happen to a topic's leader: a method for each fault, by its name in a setting.
-
-    Each returns once the cluster can go on; its replicas need not be in sync.
-    """
+    """Faults of a topic's leader, by name. Each returns once the cluster can go on; its replicas need not be in sync."""
 
     cluster: Cluster
     topic: str
@@ -163,10 +155,7 @@ class Faults:
         self.leader.kill()
 
     def tcp_killed(self) -> None:
-        """Kill the leader's connections to clients again and again while records are sent, up to the time limit.
-
-        `ss -K` closes a connection from outside, as tcpkill does. Where it cannot be used, the proxy closes them.
-        """
+        """Kill the leader's connections to clients again and again, by `ss -K` as tcpkill does, or else by the proxy."""
         until = time.monotonic() + TCP_SECONDS
         has_ss = _kill_sockets("( sport = :0 )") == 0
         while self.is_sending() and time.monotonic() < until:
@@ -177,7 +166,6 @@ class Faults:
             time.sleep(TCP_EVERY_SECONDS)
 
     def leader_stopped(self) -> None:
-        """Suspend the leader until another broker leads, then wake it."""
         self.leader.process.send_signal(signal.SIGSTOP)
         time.sleep(DOUBLE_SESSION)
         self.leader.process.send_signal(signal.SIGCONT)
@@ -205,7 +193,6 @@ class Faults:
 
 
 def _kill_sockets(which: str) -> int:
-    """Run `ss -K`, and return its exit code. Root may run it, where the kernel supports it."""
     if not shutil.which("ss"):
         return 1
     return subprocess.run(["ss", "-tKn", "state", "established", which], check=False, capture_output=True).returncode

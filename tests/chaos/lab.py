@@ -52,18 +52,11 @@ class StuckError(Exception):
 
 @dataclass(frozen=True)
 class Log:
-    """The records of a topic's partition, in the order of their offsets."""
-
     numbers: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def jumps(self) -> Jumps:
-        """Count duplicates and deviations record by record, as the article's consumer does.
-
-        >>> sent = [*range(1, 11), *range(30, 41), *range(15, 30), *range(11, 15), *range(5, 11), *range(2, 5), *range(41, 45)]
-        >>> Log(np.array(sent), np.arange(len(sent))).jumps()
-        Jumps(duplicates=9, djf=0, djb=2, jf=2, jb=2)
-        """
+        """Count duplicates and deviations record by record, as the article's consumer does."""
         seen, counts, before = set[int](), Counter[str](), int(self.numbers[0]) - 1
         for number in self.numbers.tolist():
             is_known = number in seen
@@ -108,8 +101,6 @@ def log_of(servers: str, topic: str) -> Log:
 
 
 class Ran(NamedTuple):
-    """A run whose topic still exists."""
-
     planned: Planned  # the run
     columns: dict[str, Any]  # the part of its row that needs no tables
     log: Log  # the topic
@@ -247,16 +238,8 @@ def _compiled(programs: str, libraries: str) -> Iterator[tuple[str, Path]]:
     with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as made:
         classes = Path(made).resolve() / "classes"
         compiler = java_executable().resolve().with_name("javac")
-        command: list[str | Path] = [
-            compiler,
-            "-proc:none",
-            "-d",
-            classes,
-            "-cp",
-            libraries,
-            *Path(__file__).parent.glob(programs),
-        ]
-        subprocess.run(command, check=True)
+        options = ["-proc:none", "-d", str(classes), "-cp", libraries]
+        subprocess.run([compiler, *options, *Path(__file__).parent.glob(programs)], check=True)
         yield os.pathsep.join((str(classes), libraries)), classes.parent
 
 
@@ -287,7 +270,6 @@ def fates_of(sender: subprocess.Popen[bytes], folder: Path) -> NDArray[np.uint8]
 
 
 def next_line(process: subprocess.Popen[bytes]) -> bytes | None:
-    """The next line of a process: empty at its end, None after a minute of silence."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

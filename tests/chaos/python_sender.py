@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 
 class Plain:
-    """librdkafka's own producer. It notes the fate of each record by its number."""
-
     def __init__(self, properties: dict[str, str], most_open: int, note: Callable[[int, int], None]) -> None:
         self._producer, self._most_open, self._open, self._note = Producer(properties), most_open, 0, note
 

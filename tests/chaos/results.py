@@ -50,17 +50,13 @@ class Planned:
 
 
 def of_article(sender: str = "java") -> Iterator[Planned]:
-    """The first runs of the article's four settings of Kafka or of Pulsar."""
     in_flight, delay_ms = (0, PULSAR_DELAY_MS) if sender == PULSAR else (5, DELAY_MS)
     for fault, idempotence in product(ARTICLE_FAULTS, ("off", "on")):
         yield Planned(sender, "all", idempotence, in_flight, fault, delay_ms)
 
 
 def matrix() -> Iterator[Planned]:
-    """The first run of every other setting that the clients accept, beginning with the article's leader kill without delays.
-
-    An idempotent producer waits for all replicas, and the kit refuses settings that do not keep order.
-    """
+    """The first run of every other setting that the clients accept; the kit refuses those that do not keep order."""
     yield Planned("java", "all", "off", 5, "leader_killed", 0)
     clients = [("all", "off", 5), ("all", "on", 5), ("all", "off", 1), ("1", "off", 5), ("0", "off", 5)]
     clients += [("all", "on", 1), ("1", "off", 1), ("0", "off", 1)]
@@ -79,8 +75,6 @@ def plan(article_runs: int, other_runs: int, pulsar_runs: int) -> list[Planned]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Planned):
-    """A run: its setting, the article's columns, which describe the topic, and what the tables hold."""
-
     SendCount: int
     PosAckCount: int  # acknowledged
     NegAckCount: int  # failed for good

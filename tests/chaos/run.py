@@ -1,14 +1,12 @@
 """`make chaos`: the article's experiment again, Silver's result, and the page about it, `docs/chaos.md`.
 
-A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,000th a fault strikes the topic's leader.
-Batches of runs go through the pipeline together. Each run's row is added to a CSV file, so an interrupted sitting continues.
+A run sends 150,000 numbers to its topic; near the 50,000th a fault strikes the leader. An interrupted sitting continues.
 """
 
 import argparse
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +21,7 @@ from tests.chaos.cluster import UnfitError
 from tests.chaos.lab import Lab, Ran, StuckError, start_kafka_lab, start_pulsar_lab
 from tests.chaos.pulsar.cluster import VERSION
 from tests.chaos.results import PULSAR, Planned, Row, plan
+from tests.faults.report import log
 
 PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
 CSV = PAGE.with_name("chaos") / "runs.csv"
@@ -53,11 +52,11 @@ def main() -> int:
     rows = results.read(_ROWS)
     missed = results.missed_marks(rows)
     for each in missed:
-        _print(f"MISSED: {each}")
+        log(f"MISSED: {each}")
     if options.write:
         shutil.copyfile(_ROWS, CSV)
         PAGE.write_text(page(rows, missed), encoding="utf-8")
-    _print(f"{len(rows)} runs, {len(missed)} missed marks")
+    log(f"{len(rows)} runs, {len(missed)} missed marks")
     return 1 if missed else 0
 
 
@@ -69,14 +68,14 @@ def _make_runs(lab: Lab, left: Sequence[Planned]) -> None:
         is_fit, said = True, f"{nth} of {len(left)}: {planned.topic}"
         try:
             pending.append(lab.run(planned))
-            _print(f"{said}: {pending[-1].log.jumps()}")
+            log(f"{said}: {pending[-1].log.jumps()}")
         except (StuckError, UnfitError, TimeoutError) as error:
-            _print(f"{said} failed: {error}")
+            log(f"{said} failed: {error}")
             is_fit = isinstance(error, StuckError)
         if pending and (len(pending) >= _BATCH or nth == len(left) or not is_fit):
             rows = lab.through_tables(open_session("tidemark-chaos"), pending)
             results.append(_ROWS, rows)
-            _print(f"{len(rows)} topics through the tables, {sum(bool(row.Wrong) for row in rows)} of them wrong")
+            log(f"{len(rows)} topics through the tables, {sum(bool(row.Wrong) for row in rows)} of them wrong")
             pending = []
         if not is_fit:
             return
@@ -113,11 +112,6 @@ def page(rows: Sequence[Row], missed: Sequence[str]) -> str:
 def _table(found: duckdb.DuckDBPyRelation) -> str:
     lines = [[name.strip() for name in found.columns], ["---"] * len(found.columns), *found.fetchall()]
     return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

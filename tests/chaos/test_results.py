@@ -42,8 +42,6 @@ def test_a_run_that_misses_a_mark_is_named(row: Row, expected: str) -> None:
     ("row", "is_named"),
     [
         (CLEAN, True),
-        (TURNED, True),
-        (replace(TURNED, Findings="none"), False),
         (replace(TURNED, JB=0, Findings="client_retries"), True),
         (replace(TURNED, JB=0, Findings="resends"), False),
         (replace(CLEAN, Acks="0", Idempotence="off", Missing=9, Gap=9, JF=1, Findings="lost"), True),

@@ -43,7 +43,6 @@ class Line:
         return _BEFORE.sub("", self.text).split()[0]
 
     def words(self, **stands_for: str) -> list[str]:
-        """Return the words of the command, each name in capitals replaced by what it stands for."""
         meant = {**_STANDS_FOR, **stands_for}
         text = re.sub(rf"\b(?:{'|'.join(map(re.escape, meant))})\b", lambda found: meant[found[0]], self.text)
         return shlex.split(_BEFORE.sub("", text))
@@ -70,14 +69,9 @@ def in_text() -> list[Line]:
     return list(dict.fromkeys(Line(name, " ".join(span.replace("\\|", "|").split())) for name, span in found))
 
 
-@cache
-def _commands() -> Any:
-    return typer.main.get_command(app)
-
-
 def parse(words: list[str]) -> None:
     """Parse the words after `tidemark` as the command line does, with typer's errors; a `LookupError` for no command."""
-    command = _commands()
+    command: Any = typer.main.get_command(app)
     rest = list(words)
     while hasattr(command, "commands"):
         if not rest or rest[0] not in command.commands:

@@ -1,7 +1,4 @@
-"""What is written from the code: the commands, of each key of a config its type and default; and the list of decisions.
-
-`python -m tests.docs.reference` writes them anew. What else the pages say is kept.
-"""
+"""`python -m tests.docs.reference` writes what pages have from the code: commands, types and defaults of keys, decisions."""
 
 import re
 from collections.abc import Iterator
@@ -78,7 +75,6 @@ def _row(found: re.Match[str]) -> str:
 
 
 def _section(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a reference means; of several the last that is not null."""
     last = [arm for arm in schema.get("anyOf", [schema]) if arm != _NULL][-1]
     found: dict[str, Any] = _SCHEMA["$defs"][last["$ref"].rpartition("/")[2]] if "$ref" in last else last
     return found

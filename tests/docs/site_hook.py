@@ -1,7 +1,6 @@
 """The documents of the repository's root as pages of the site, and links that hold in both.
 
-A link that is right in the repository leads, on the site, to the page or file that the site has of it. What only the repository
-has (code, a test) is its name there, without a link.
+A link leads, on the site, to its page or file there. What only the repository has (code, a test) is a name without a link.
 """
 
 import posixpath

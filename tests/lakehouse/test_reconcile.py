@@ -10,7 +10,6 @@ from tests.support.silver_rows import KEPT, LEDGER, Row, as_lines, claim, kept, 
 
 
 def of_counts(**edited: int | str) -> list[Difference]:
-    """Differences in the counts of a ledger whose second load was edited."""
     return [*reconcile.classes_add_up([claim(1), claim(2, **edited)])]
 
 
@@ -20,11 +19,6 @@ def of_marks(*marks: Row) -> list[Difference]:
 
 def of_rows(silver: Sequence[Row], ledger: Sequence[Row] = LEDGER) -> list[Difference]:
     return [*reconcile.sequences_rise(ledger, silver), *reconcile.watermarks_are_reached(ledger, silver)]
-
-
-def test_sound_tables_differ_in_nothing() -> None:
-    assert [*reconcile.loads_are_there(LEDGER, 2), *reconcile.rows_match(LEDGER, KEPT)] == []
-    assert [*of_counts(), *of_marks(mark()), *of_rows(KEPT)] == []
 
 
 COUNTS, ROWS, MARKS = (f"silver_{name}, topic t, partition 0: " for name in ("loads, load 2", "records, load 2", "watermarks"))

@@ -39,12 +39,17 @@ class Outcome:
     transitions: int  # steps between them
     finished: int  # states in which all work is done
     stuck: int  # states from which no finished one can be reached
-    # the shortest way to what is wrong; None where nothing is. A broken promise ends the exploration, so `finished` and `stuck`
-    # are 0 then.
+    # the shortest way to what is wrong, or None; a broken promise ends the search, so `finished` and `stuck` are 0 then
     counterexample: Counterexample | None
 
     def __str__(self) -> str:
         return f"{self.states:,} states, {self.transitions:,} steps, {self.counterexample or 'nothing wrong'}"
+
+
+def assert_sound(outcome: Outcome) -> None:
+    assert outcome.counterexample is None, outcome
+    assert outcome.stuck == 0, outcome
+    assert outcome.finished > 0, f"no way of doing all the work was found: {outcome}"
 
 
 def explore(model: Model[State], *, most_states: int = 5_000_000) -> Outcome:
@@ -81,7 +86,6 @@ def explore(model: Model[State], *, most_states: int = 5_000_000) -> Outcome:
 
 
 def _stuck(states: int, sources: Iterable[int], targets: Iterable[int], finished: Iterable[int]) -> list[int]:
-    """The states from which helpful steps lead to no finished one, the nearest to the start first."""
     before: list[list[int]] = [[] for _ in range(states)]
     for source, target in zip(sources, targets, strict=True):
         before[target].append(source)

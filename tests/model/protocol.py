@@ -1,8 +1,7 @@
 """The protocol of a load as steps over the tables of the model. Methods carry the names of the code's functions.
 
-What one step may do is what the real one can: read one table, or commit to one table. Between any two, other runners go on,
-a process dies, Bronze grows or a table is put back. A run that ends is followed by another, whenever. Where Delta skips a write
-it may as well report a conflict: which of the two depends on when the write began, and the model allows both.
+A step reads one table, or commits to one table. Between any two, other runners go on, a process dies, Bronze grows or a table
+is put back. A run may follow another at any time. Where Delta skips a write it may also report a conflict: both are allowed.
 """
 
 from collections import Counter
@@ -44,8 +43,6 @@ ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits,
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to do a load: by default ours."""
-
     order: tuple[str, ...] = ORDER  # of the steps that commit
     has_transactions: bool = True  # appends carry a transaction id
     is_id_of_checkpoint: bool = False  # the id belongs to the runner's own checkpoint, as a batch id does, not to the pipeline
@@ -67,8 +64,6 @@ class Refused(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The tables that a runner read in `recover`, one after the other."""
-
     marks: tuple[Mark, ...]  # the watermarks
     ledger: tuple[Claim, ...]  # the claims
 
@@ -118,8 +113,7 @@ def marks_contradict(found: Found) -> bool:
 def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
     """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
 
-    Bronze's change feed says how many records the range brought each partition. As in `ledger._require_conservation`, a
-    partition that the range does not touch is not compared.
+    As in `ledger._require_conservation`, a partition that the range does not touch is not compared.
     """
     bronze = dict(enumerate(world.bronze[: pinned.to], start=1))
     partition_of = {number: version.partition for number, version in bronze.items()}
@@ -289,7 +283,6 @@ class Load:
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
     def replan_claim(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
-        """Plan what a claim pinned, and compare the outcome with it."""
         pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim
         pinned = pinned._replace(owner=NOBODY)
         if claim.is_accept:
@@ -339,7 +332,6 @@ class Load:
             yield from self._append(tables, who, "append_rejects", tables._replace(rejects=tuple(sorted(rows))))
 
     def advance(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Move the watermarks by the ledger's rows of the load, in a MERGE."""
         load = _planned(tables, who).load
         if self.world.swaps and not self.protocol.advances_past_swaps and finished(tables.marks) >= load:
             yield self._goes_on(tables, who, "advance: moves nothing")
@@ -384,7 +376,6 @@ class Load:
         return _to(tables, who, name, self._following(tables.runners[who]))
 
     def _following(self, runner: Runner) -> Runner:
-        """The runner at its next step; a claim that was found is not claimed again."""
         runner = runner._replace(seen=None)
         if runner.at == "claim" and not runner.is_repeat:
             return runner._replace(at="claim: read back")
@@ -422,7 +413,6 @@ def found_by(tables: Tables, runner: Runner) -> Found:
 
 
 def _advanced(tables: Tables, load: int, ledger: Iterable[Claim]) -> Tables:
-    """The tables once the watermarks are moved by the claims of a load."""
     marks = tables.marks
     for claim in ledger:
         marks = merged(marks, claim) if claim.load == load else marks

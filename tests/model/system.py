@@ -10,7 +10,6 @@ PROMISES = ("duplicate", "loss", "released nowhere", "torn")
 
 
 def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROMISES) -> Model[Tables]:
-    """A protocol in a world, and the promises that must hold, by the name of their breach."""
     load = Load(protocol, world)
     broken: Mapping[str, Callable[[Tables], bool]] = {
         "duplicate": is_doubled,
@@ -72,10 +71,7 @@ def is_lost(load: Load, tables: Tables) -> bool:
 
 
 def is_torn(tables: Tables) -> bool:
-    """A load that the watermarks call finished is not whole: whoever reads finished loads would miss some of it.
-
-    While a restore is at work nobody reads them as finished.
-    """
+    """A load that the watermarks call finished is not whole, and no restore is at work: readers would miss some of it."""
     if tables.open_swap() is not None:
         return False
     last = finished(tables.marks)
@@ -98,10 +94,7 @@ def is_released_nowhere(tables: Tables) -> bool:
 
 
 def is_finished(tables: Tables, world: World) -> bool:
-    """Bronze has gained all that it will, everything of it is in its table, the last claim is finished, and nobody is at work.
-
-    Where a person wants a record released, it is.
-    """
+    """Bronze gains no more, all of it is in its table, the last claim and a wanted release are done, and nobody is at work."""
     if tables.bronze < len(world.bronze) or not _is_at_rest(tables) or not _is_whole(tables, world):
         return False
     is_answered = not world.has_release or any(row.settled_by for row in tables.rejects)

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PIPELINE = 0  # the application of a transaction id that all runners share
-
 NOBODY = -1  # the owner of a claim whose run has ended: the same process, started again, is another run
-
-
 NO_SWAP = -1  # what a load keeps that takes nothing back
 
 
@@ -48,10 +45,7 @@ class Mark(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A load's rows in silver_loads, which are also its plan.
-
-    A record is named by the version that brought it: v is the kept one, -v the held one once it is released.
-    """
+    """A load's rows in silver_loads, its plan. A record is named by its version: v if kept, -v if held and then released."""
 
     load: int  # the load's number
     owner: int  # the runner whose present run claimed it; NOBODY if that run has ended
@@ -125,8 +119,7 @@ class Tables(NamedTuple):
     silver: tuple[Kept, ...]  # silver_records, sorted
     rejects: tuple[Held, ...]  # silver_rejects, sorted
     marks: tuple[Mark, ...]  # silver_watermarks, by partition
-    # the last version of each application, by table and application: what Delta keeps with a table. A RESTORE takes rows back,
-    # not these.
+    # the last version of each application, by table and application, as Delta keeps them: a RESTORE does not take them back
     transactions: tuple[tuple[str, int, int], ...]
     runners: tuple[Runner, ...]  # the processes
     crashes: int  # how often one may still die
@@ -136,7 +129,6 @@ class Tables(NamedTuple):
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
     def ended(self, who: int) -> "Tables":
-        """The tables when a runner's run is over, one way or another: it remembers nothing, and its claims are nobody's."""
         runners = (*self.runners[:who], IDLE, *self.runners[who + 1 :])
         ledger = tuple(claim._replace(owner=NOBODY) if claim.owner == who else claim for claim in self.ledger)
         return self._replace(runners=runners, ledger=ledger)
@@ -149,11 +141,9 @@ class Tables(NamedTuple):
         return marks
 
     def last_transaction(self, table: str, application: int) -> int:
-        """The last version that Delta knows of an application; 0 for none."""
         return next((version for name, app, version in self.transactions if (name, app) == (table, application)), 0)
 
     def noted(self, table: str, application: int, version: int) -> "Tables":
-        """Delta keeps the last version of an application with its table."""
         others = [each for each in self.transactions if each[:2] != (table, application)]
         return self._replace(transactions=tuple(sorted([*others, (table, application, version)])))
 

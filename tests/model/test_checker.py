@@ -8,8 +8,6 @@ from tests.model.checker import Counterexample, Model, Step, explore
 
 
 def counter(*, bad: int | None = None) -> Model[int]:
-    """Counts to 4 by one or two; 4 is the end."""
-
     def steps(number: int) -> Iterator[Step[int]]:
         for by in (1, 2):
             if number + by <= 4:

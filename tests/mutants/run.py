@@ -1,7 +1,6 @@
 """`make mutants`: apply small faults to copies of the product, one at a time, and expect its tests to fail.
 
-`tests/mutants/mutants.toml` lists the faults. Each is a text that occurs once in its file, the text that replaces it, and the
-tests that must catch it.
+`tests/mutants/mutants.toml` has each fault: a text that occurs once in its file, its replacement, and the tests to catch it.
 """
 
 import argparse

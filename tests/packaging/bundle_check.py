@@ -1,7 +1,6 @@
 """Validates and plans the Databricks bundle for both targets, by the platform's own command line: `make bundle-check`.
 
-The command line is built once from its Go module, at a pinned version, into the cache folder. The workspace is a stand-in on
-loopback, which is empty: what a plan would do to resources that are there already is not seen here.
+The command line is built once from its Go module into the cache folder. The workspace is a stand-in on loopback, and empty.
 """
 
 import os
@@ -54,7 +53,6 @@ def _built(go: str) -> Path:
 
 
 def _check(cli: Path, target: str, environment: dict[str, str]) -> None:
-    """Validate and plan one target; end where it is not in order, or plans anything but what the files declare."""
     bundle = [str(cli), "bundle", "--target", target]
     _ran([*bundle, "validate", "--strict"], cwd=ROOT, environment=environment)
     said = _ran([*bundle, "plan"], cwd=ROOT, environment=environment)

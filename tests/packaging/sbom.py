@@ -1,8 +1,7 @@
 """What a user of Tidemark gets, and under which licences: `make sbom`.
 
-Writes into `dist/`: `sbom.cdx.json` (CycloneDX: the locked Python packages, the locked jars, and those inside pyspark),
-`licenses.md` (a table of them) and `NOTICE` (the notices that they ask to be kept). Read from the locks and from what is
-installed, so run it where both are of the same day.
+Writes into `dist/`: `sbom.cdx.json` (CycloneDX: locked packages and jars, and the jars inside pyspark), `licenses.md` and
+`NOTICE`. It reads the locks and what is installed: both have to be of the same day.
 """
 
 import contextlib
@@ -37,8 +36,6 @@ _SPDX = get_spdx_licensing()
 
 
 class Part(NamedTuple):
-    """Something that a user gets."""
-
     purl: PackageURL  # kind, group, name and version
     sha256: tuple[str, ...]  # what the lock pins it by; for a jar inside pyspark, what it has
     license: str  # an SPDX expression; `INSIDE_PYSPARK` for the jars that pyspark brings

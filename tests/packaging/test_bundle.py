@@ -1,7 +1,4 @@
-"""The Databricks bundle and its dashboard, as far as their files say: without a workspace or the platform's command line.
-
-What the dashboard's queries answer: tests/packaging/test_dashboard_queries.py.
-"""
+"""The files of the Databricks bundle and its dashboard, without a workspace; its queries are in `test_dashboard_queries.py`."""
 
 import json
 import re

@@ -38,7 +38,6 @@ def committed() -> tuple[Path, ...]:
 
 
 def unreasoned(path: Path) -> list[str]:
-    """The suppressions of a Python file that nothing but the code follows."""
     with tokenize.open(path) as source:
         comments = [token for token in tokenize.generate_tokens(source.readline) if token.type == tokenize.COMMENT]
     return [

@@ -1,9 +1,7 @@
 """What is published: the wheels of Tidemark and of the producer kit, built offline."""
 
 import ast
-import os
 import re
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lakehouse
-from tests.support.wheels import ROOT, built, installed
+from tests.support.wheels import ROOT, built, ended, installed
 from tidemark.own_packages import PACKAGES as BESIDE_TIDEMARK
 
 PACKAGES = {*BESIDE_TIDEMARK, "tidemark"}
@@ -52,11 +50,6 @@ assert tidemark_producer.__file__.startswith(sys.argv[1]), tidemark_producer.__f
 assert all(hasattr(tidemark_producer, name) for name in tidemark_producer.__all__)
 print(sorted({'pyspark', 'lakehouse', 'tidemark', 'duckdb', 'pyarrow'} & set(sys.modules)))
 """
-
-
-def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 def imported(module: Path) -> set[str]:
@@ -124,10 +117,8 @@ def test_the_kits_wheel_holds_its_package_and_needs_the_kafka_client_alone(tmp_p
     declared = tomllib.loads((KIT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert re.findall(r"(?m)^Requires-Dist: (.+)$", metadata) == declared == ["confluent-kafka>=2.6"]
     assert {f"Version: {lakehouse.__version__}", "Requires-Python: >=3.11"} <= {*metadata.splitlines()}
-    assert {name for path in MODULES_OF_THE_KIT for name in imported(path)} - sys.stdlib_module_names == {
-        "confluent_kafka",
-        "tidemark_producer",
-    }
+    needed = {name for path in MODULES_OF_THE_KIT for name in imported(path)} - sys.stdlib_module_names
+    assert needed == {"confluent_kafka", "tidemark_producer"}
 
     wheel.extractall(tmp_path / "site")
     done = ended(sys.executable, "-c", KIT_IS_ALONE, str(tmp_path / "site"), folder=tmp_path, path=tmp_path / "site")

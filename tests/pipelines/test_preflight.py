@@ -35,11 +35,7 @@ EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     ("expect_column_values_to_match_regex_list", {"column": "topic", "regex_list": ["[a"]}, ".regex_list"),
     ("expect_table_columns_to_match_set", {"column_set": ["sequenz"]}, "sequenz"),
     (NOT_NULL, {"column": "key", "row_condition": "sequenz > 3"}, "sequenz"),
-    (
-        NOT_NULL,
-        {"column": "key", "row_condition": "topic = 'a' or payload.idd > 1", "condition_parser": "spark"},
-        "payload.idd",
-    ),
+    (NOT_NULL, {"column": "key", "row_condition": "offset = 1 or payload.no > 1", "condition_parser": "spark"}, "payload.no"),
     (NOT_NULL, {"column": "key", "row_condition": 'col("sequence") > 3'}, ".row_condition"),
     (NOT_NULL, {"column": "key", "row_condition": 'col("nope") > 3', "condition_parser": "great_expectations"}, "nope"),
     (BETWEEN, {"column": "payload.id", "min_value": 1, "on_fail": "quarantine_rows"}, ".min_value"),
@@ -81,15 +77,10 @@ def test_config_check_and_a_run_end_before_they_start_anything(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, report = written(tmp_path, changes), Events()
-
-    def run() -> None:
-        settings = load.load(file, overrides={}, environ={})
-        medallion.run(Job.on(None, settings, report))  # type: ignore[arg-type]  # no session is needed to find it
-
     assert main(["config", "check", "--config", str(file)]) == ConfigError.exit_code
     assert message in capsys.readouterr().err
     with pytest.raises(ConfigError, match=re.escape(message)):
-        run()
+        medallion.run(Job.on(None, load.load(file, environ={}), report))  # type: ignore[arg-type]  # no session is needed
     assert report.seen == []
     assert list(tmp_path.iterdir()) == [file]
 

@@ -361,8 +361,7 @@ def test_connections_and_files_are_closed(tmp_path: Path, stores: Callable[[], S
         return [target for fd in Path("/proc/self/fd").iterdir() if str(tmp_path) in (target := os.path.realpath(fd))]
 
     for _ in range(3):
-        numbers = Counter(stores(), block=1, new=True)
-        numbers.open("shop", is_alone=False)
-        numbers.last = numbers.next(None)
+        numbers = opened(Counter(stores(), block=1, new=True))
+        next_of(numbers)
         numbers.close()
     assert mine() == []

@@ -39,10 +39,7 @@ def answering(schemas: Mapping[int, Any], *, status: int = 200) -> Iterator[str]
 
 @contextlib.contextmanager
 def guarded(schemas: Mapping[int, Any], folder: Path, login: str, failures: list[int]) -> Iterator[tuple[str, Path]]:
-    """The same behind TLS and a login, as `user:password`; its URL, and its certificate, which goes into the folder.
-
-    It first answers with the statuses of `failures`, and takes out each that it has given.
-    """
+    """The same behind TLS and a login: its URL and certificate. It first gives, and takes out, the statuses of `failures`."""
     certificate, key = folder / "tls.pem", folder / "tls.key"
     made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     named = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]

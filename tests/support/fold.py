@@ -21,20 +21,7 @@ class Arrival(NamedTuple):
 def fold(
     records: Iterable[Arrival], watermarks: Mapping[Stream, Ordinal], rules: Rules
 ) -> tuple[list[Segment], dict[Stream, list[Range]]]:
-    """Decide whole streams, each in offset order, one stream after another.
-
-    Returns the segments (per stream the rejects' blocks, then an accepted segment per epoch), and the sequences that the
-    accepted records of a stream skip, as ranges.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> stream = ("t", 0, None)
-    >>> sent = [Arrival(stream, offset, 0, sequence, None) for offset, sequence in enumerate([1, 2, 5, 4, 900])]
-    >>> segments, gaps = fold(sent, {}, Rules(Source("header", "seq"), max_jump=10))
-    >>> [(each.kind, each.first_sequence, each.last_sequence, each.records) for each in segments]
-    [('suspect', 4, 4, 1), ('jump', 900, 900, 1), ('accepted', 1, 5, 3)]
-    >>> gaps
-    {('t', 0, None): [(0, 3, 4)]}
-    """
+    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips."""
     segments, gaps = list[Segment](), dict[Stream, list[Range]]()
     for stream, of_stream in groupby(records, key=lambda record: record.stream):
         folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)

@@ -1,7 +1,4 @@
-"""What users and stored state see of the project, as data: nothing of it is renamed or taken away without a word.
-
-`python -m tests.support.kept` writes `tests/kept.yml` anew. `CHANGELOG.md` says what changes there, and what to do.
-"""
+"""`python -m tests.support.kept` writes what users and stored state see into `tests/kept.yml`; `CHANGELOG.md` has changes."""
 
 import ast
 import inspect
@@ -97,7 +94,6 @@ def _table(contract: Contract) -> dict[str, Any]:
 
 
 def _keys(key: Key) -> Any:
-    """The keys below one, each with its type; a mapping of the user's own names ends there."""
     below = {name: child for name in key.children() if (child := key.child(name))}
     return {name: _keys(child) for name, child in below.items()} or _plain(key.type)
 

@@ -1,8 +1,12 @@
 """Secrets planted in a config: for each key of the model that is masked, a section that has one."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any, get_args
+
+import pytest
 
 from lakehouse.config.keys import Path, all_keys, dotted, key_at
 from lakehouse.settings.base import Model
@@ -44,6 +48,14 @@ IN_A_FOLDER = {name: part for key in _IN_A_FOLDER for name, part in SECTIONS[key
 
 def planted(section: Any, secret: str = PLANTED) -> Any:
     return json.loads(json.dumps(section).replace("%", secret))
+
+
+def plant_scopes(monkeypatch: pytest.MonkeyPatch, get: Callable[[str, str], str]) -> None:
+    runtime = ModuleType("databricks.sdk.runtime")
+    runtime.dbutils = SimpleNamespace(secrets=SimpleNamespace(get=get))  # type: ignore[attr-defined]  # a module made here
+    for name in ("databricks", "databricks.sdk"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
 
 
 def places(section: Any, above: Path = ()) -> Iterator[Path]:

@@ -1,12 +1,8 @@
 """What an article prints of its test runs, and the numbers that a consumer must have read to print it.
 
-The article is "Testing Producer Deduplication in Apache Kafka and Apache Pulsar". Where a jump starts and where it lands says
-which numbers were read in between, so the numbers follow from the log. Rebuilt, with deduplication off, are:
-
-- the runs of Kafka whose jumps are printed, and three of Pulsar's 46 with killed connections: each of those is one block;
-- one of the 13 in which Pulsar's topic owner was killed: only the size of the block is printed, so its place is a guess;
-- one for the 246 runs in which nothing deviated, and the seed's example of a log.
-
+The article is "Testing Producer Deduplication in Apache Kafka and Apache Pulsar". Where a jump starts and lands says which
+numbers were read in between. Rebuilt, with deduplication off, are the runs of Kafka whose jumps are printed; of Pulsar three of
+46 with killed connections, each one block, and one of 13 with a killed owner, whose block has a guessed place; and the example.
 For two runs the CSV has more duplicates than the log shows: 13,263 and 8,232 with killed connections; 819 and 791. Both first
 runs of Kafka start with a jump backward to a number not read before: the jump forward before it is in `unlogged`.
 """
@@ -40,10 +36,7 @@ class Published:
         return (*self.unlogged, *self.log)
 
     def spans(self, *, below: int | None = None, again: int | None = None) -> list[tuple[int, int]]:
-        """The numbers in the order of reading, as spans from a first to a last that rise by one.
-
-        Only `below` numbers come before the lowest one that a jump names, and `again` from the last landing on; None for all.
-        """
+        """The numbers as read, in spans that rise by one; `below` and `again` say how many come before and after the jumps."""
         turns = [(int(before), int(read)) for before, read in re.findall(r"\((\d+) -> (\d+)\)", " ".join(self.jumps))]
         lowest, landed = min(map(min, turns), default=1), turns[-1][1] if turns else 1
         first = 1 if below is None else max(1, lowest - below)
@@ -55,13 +48,11 @@ _PRINTED = {"JF": "JUMP FORWARDS", "JB": "JUMP BACKWARDS", "DJB": "DUPLICATE BLO
 
 
 def _log(jumps: str) -> tuple[str, ...]:
-    """Jumps as they are printed, each with its distance, which is that of its two numbers."""
     parts = [(kind, int(before), int(read)) for kind, before, _, read in map(str.split, jumps.split(", "))]
     return tuple(f"{_PRINTED[kind]} {abs(read - before)} ({before} -> {read})" for kind, before, read in parts)
 
 
 def _block(name: str, size: int, end: int) -> Published:
-    """A run in which one block came twice, its size as in the CSV; `end` is its last number."""
     return Published(name, Jumps(size, 0, 1, 0, 0), _log(f"DJB {end} -> {end - size + 1}"), (), size)
 
 

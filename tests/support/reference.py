@@ -41,8 +41,6 @@ class Seen:
 
 @dataclass
 class Reference:
-    """What the tables should say, record after record and decision after decision."""
-
     late: Late = "quarantine"  # the policy for late records
     max_jump: int | None = None  # the largest believed step
     max_jump_of: Mapping[str, int | None] = field(default_factory=dict)  # of topics that have their own
@@ -70,10 +68,7 @@ class Reference:
         return [*self._kept.items(), *late]
 
     def take(self, records: Iterable[Seen]) -> "Reference":
-        """Decide further records of a Kafka log, each once, in offset order; those of an earlier incarnation come first.
-
-        The partitions of a topic that got more are decided one after another.
-        """
+        """Decide further records, each once, in offset order, or by partition if their topic got more partitions."""
         for record in sorted(records, key=lambda each: (each.partition if each.topic in self.grown else -1, each.offset)):
             kind = self.classes[record.place] = self._class_of(record)
             if kind == "accepted":
@@ -108,7 +103,6 @@ class Reference:
         return any((topic, record.producer, record.epoch, record.sequence) in kept for topic in linked)
 
     def _raise(self, record: Seen) -> None:
-        """Move the watermark to the record, if it lies above."""
         stream, epoch, sequence = record.key
         known = self.watermarks.get(stream)
         if known is None or (epoch, sequence) > known:
@@ -140,10 +134,7 @@ class Reference:
         return "duplicate" if first == record.payload else "collision"
 
     def settled_before(self, record: Seen) -> str | None:
-        """What is known of the record's number: an earlier incarnation accepted it, or found it late, in whatever partition.
-
-        Or another partition of its own topic, which got partitions, kept it.
-        """
+        """The class by what earlier incarnations accepted or found late, and what other partitions of a grown topic keep."""
         earlier, numbered = self.continues.get(record.topic, ()), (record.producer, record.epoch, record.sequence)
         known = [
             payload
@@ -161,15 +152,11 @@ class Reference:
         return "duplicate" if record.payload in known else "collision"
 
     def _is_compared(self, record: Seen) -> bool:
-        """Whether the record is looked up in the other partitions of its topic."""
         assert record.sequence is not None
         mark = self.grown.get(record.topic)
         return record.topic in self.grown and (mark is None or (record.epoch, record.sequence) <= mark)
 
     def _first_like(self, record: Seen) -> str | None:
-        """The payload that was there first: Silver's, or the late one's, whatever became of it.
-
-        A jump is not there before it is released: nothing was accepted under its number.
-        """
+        """The payload that was there first: Silver's, or a late one's. A jump is not there before it is released."""
         late = (each.payload for each in self._out if self.classes[each.place] == "late" and each.key == record.key)
         return self._kept[record.key] if record.key in self._kept else next(late, None)

@@ -1,5 +1,6 @@
-"""The wheels of this checkout, each built once for a test process, offline."""
+"""The wheels of this checkout, each built once for a test process, offline; and processes in folders with other packages."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,13 @@ def built(project: Path = ROOT) -> Path:
 
 @cache
 def installed() -> Path:
-    """A folder that the wheel of Tidemark was installed into alone, its scripts too."""
     folder = built().parent / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
     subprocess.run([*command, str(built())], check=True, capture_output=True)
     return folder
+
+
+def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with the packages of the folder first and those of the path behind it."""
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)

@@ -1,17 +1,12 @@
 """Our packages are found beside `tidemark`, in processes that hold others of the same names."""
 
-import os
-import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.small_config import write_config
-from tidemark.own_packages import PACKAGES
-
-ROOT = Path(__file__).parents[2]
+from tests.support.wheels import ROOT, ended
 
 ASKED = """
 import tidemark
@@ -33,7 +28,6 @@ except ImportError as error:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A working folder with packages and a module that have the names of ours."""
     for name in ("jobs", "bronze"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("print('a foreign package')\n", encoding="utf-8")
@@ -43,35 +37,25 @@ def foreign(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ended(folder: Path, *arguments: str, path: Path | str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
-def test_the_names_are_those_that_the_distribution_ships() -> None:
-    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
-    assert {*PACKAGES, "tidemark"} == set(built["targets"]["wheel"]["packages"])
-
-
 def test_a_program_and_the_command_get_ours_in_a_folder_with_foreign_packages(foreign: Path) -> None:
-    done = ended(foreign, "-c", ASKED)
+    done = ended(sys.executable, "-c", ASKED, folder=foreign, path=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     pipeline, places = done.stdout.splitlines()
     assert pipeline == "tests"
     assert places.split() == [str(ROOT / name / "__init__.py") for name in ("bronze", "jobs", "silver")]
-    done = ended(foreign, "-m", "tidemark", "status", path=foreign)
+    done = ended(sys.executable, "-m", "tidemark", "status", folder=foreign, path=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Pipeline tests in ")
 
 
 def test_a_name_that_is_taken_already_is_a_clear_error_unless_it_is_ours(foreign: Path, tmp_path: Path) -> None:
-    done = ended(foreign, "-c", AFTER_A_FOREIGN_ONE)
+    done = ended(sys.executable, "-c", AFTER_A_FOREIGN_ONE, folder=foreign, path=ROOT)
     named = f"tidemark.own_packages ForeignPackageError jobs {foreign / 'jobs'}"
     assert done.stdout.splitlines() == ["a foreign package", named]
     assert f"where: '{foreign / 'jobs'}'" in done.stderr
     assert "Run Tidemark in a process of its own" in done.stderr
     quiet = tmp_path / "quiet"
     quiet.mkdir()
-    done = ended(quiet, "-c", "import jobs, silver.rules, tidemark; print(jobs.__file__)", path=ROOT)
+    ours = "import jobs, silver.rules, tidemark; print(jobs.__file__)"
+    done = ended(sys.executable, "-c", ours, folder=quiet, path=ROOT)
     assert (done.stdout.strip(), done.stderr) == (str(ROOT / "jobs" / "__init__.py"), "")

@@ -62,7 +62,6 @@ _STORE = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"}
 _PEM = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.keystore.type": "PEM"}
 _FILES = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem"}
 _CHECK = "ssl.endpoint.identification.algorithm"
-# Properties of Java's client, and librdkafka's.
 CONNECTIONS = [
     ({"max.poll.records": "5", "fetch.min.bytes": "1", "group.id": "g"}, {}),
     (

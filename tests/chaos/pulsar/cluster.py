@@ -1,7 +1,4 @@
-"""Pulsar on this machine: a JVM that stores, and two brokers, each behind a proxy for clients.
-
-Its jars are fetched once into the cache folder, at a pinned version.
-"""
+"""Pulsar on this machine, its jars cached: a JVM that stores, and two brokers, each behind a proxy for clients."""
 
 import contextlib
 import subprocess
@@ -77,8 +74,6 @@ numHttpServerThreads=8
 
 
 class Broker(Node):
-    """One broker: its proxy for clients, the port of that proxy, and its own port for HTTP."""
-
     def __init__(self, command: list[str], folder: Path, web: int, port: int, clients: Proxy) -> None:
         self.port, self.clients, self._web = port, clients, web
         super().__init__(lambda: _start(command, folder), clients)

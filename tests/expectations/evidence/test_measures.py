@@ -19,7 +19,6 @@ from tests.support import silver_rows
 
 
 def claim(load_seq: int = 1, **named: Any) -> Row:
-    """Ten records of stream t/0, seven of them accepted, up to watermark 7."""
     first = {"epoch_before": None, "high_watermark_before": None, "high_watermark_after": 7, "last_offset": 9, "rules": None}
     return silver_rows.claim(load_seq, **{**first, **named})
 

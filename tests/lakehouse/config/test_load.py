@@ -1,7 +1,6 @@
 """Loading: precedence, places, overlays, what is shown, and that the documentation names every key."""
 
 import json
-import os
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -71,14 +70,6 @@ def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None
     }
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {"TIDEMARK_PIPELINE": "from_env", "TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"})
-    settings = load(write_text(tmp_path, MINIMAL), overrides={"kafka.bootstrap_servers": "flag:1"})
-    assert (settings.pipeline, settings.kafka.bootstrap_servers) == ("from_env", "flag:1")
-    assert settings.kafka.topics == ("incidents",)
-
-
-# Variables, flags, and what a setting is then.
 FROM_OUTSIDE: list[tuple[dict[str, str], dict[str, str], str, object]] = [
     ({"TIDEMARK_KAFKA__TOPICS": "[a, b]"}, {}, "kafka.topics", ("a", "b")),
     ({"TIDEMARK_POLICIES__MAX_JUMP": "12"}, {}, "policies.max_jump", 12),
@@ -91,6 +82,13 @@ FROM_OUTSIDE: list[tuple[dict[str, str], dict[str, str], str, object]] = [
     ({}, {"kafka.properties.client.id": "true # no comment"}, "kafka.properties", {"client.id": "true # no comment"}),
     ({"TIDEMARK_KAFKA__PROPERTIES__SASL_MECHANISM": "PLAIN"}, {}, "kafka.properties", {"sasl.mechanism": "PLAIN"}),
     (dict.fromkeys(RESERVED, "x"), {}, "pipeline", "incidents"),
+    # A flag wins over a variable.
+    (
+        {"TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"},
+        {"kafka.bootstrap_servers": "flag:1"},
+        "kafka.bootstrap_servers",
+        "flag:1",
+    ),
     # A whole section is replaced, and then refined.
     ({"TIDEMARK_SEQUENCE__ENCODING": "int32", "TIDEMARK_SEQUENCE": '{bytes: "0:4"}'}, {}, "sequence.argument", "0:4"),
 ]

@@ -19,16 +19,13 @@ BASE = {
 
 # A key, words of the way out, and values that the key does not take.
 VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
-    # The levels and their keys
     ("kafak", "Did you mean kafka?", "{}"),
     ("topics", "It belongs elsewhere: kafka.topics", "[a]"),
     ("Kafka", "Did you mean kafka?", "{}"),
     ("zzz", "one of pipeline, kafka, lakehouse", "1"),
     ("kafka", "Add at the top level: kafka:", ""),
     ("kafka", "a mapping of keys and values", "[a]"),
-    # Pipeline
     ("pipeline", "For example pipeline: incidents", "my pipeline", "''", "[a]"),
-    # Kafka
     ("kafka.topcs", "Did you mean topics?", "[b]"),
     ("kafka.bootstrap_servers", "broker-1:9092", "localhost"),
     ("kafka.bootstrap_servers", "host:port", "'a:99999'"),
@@ -42,11 +39,9 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("kafka.starting_offsets", "kafka.topics", "{b: {0: 3}}"),
     ("kafka.max_offsets_per_trigger", "1000000", "0", "'5'"),
     ("kafka.properties", "security.protocol: SASL_SSL", "[a]"),
-    # Lakehouse
     ("lakehouse", "{root: ./lakehouse}", "{}"),
     ("lakehouse", "either root, or catalog and schema", "{root: ./a, catalog: main, schema: s}"),
     ("lakehouse", "{catalog: main, schema: tidemark}", "{catalog: main}"),
-    # Extractors
     ("sequence", "Put the sequence into a header", "key"),
     ("sequence.key", "Put the sequence into a header", "utf8"),
     ("sequence", "For example sequence: {header: seq}", "seq"),
@@ -59,9 +54,7 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("sequence.offset", "For example offset: true", "false"),
     ("sequence.custom", "mypackage.sequences:from_payload", "mypackage.fn"),
     ("producer.offset", "offset works as sequence only", "true"),
-    # Value
     ("value.format", "For example format: json", "xml"),
-    # Policies
     ("policies.late", "For example late: quarantine", "ignore"),
     ("policies.contiguous", "For example contiguous: true", "yes"),
     ("policies.max_jump", "For example max_jump", "0", "1.5", "true"),
@@ -74,7 +67,6 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("policies.topics.incidents.max_jmp", "Did you mean max_jump?", "5"),
     ("maintenance.retain_hours", "allow_short_retention: true", "24"),
     ("maintenance.log_retain_days", "Raise log_retain_days", "3"),
-    # Gate
     ("gate.data_docs", "For example data_docs: true", "yes"),
     ("gate.budgets.duplicates", "Did you mean duplicate?", "{warn: 1}"),
     ("gate.budgets.late", "For example late: {warn: 0}", "0", "5"),
@@ -82,14 +74,12 @@ VALUES: list[tuple[str, str, *tuple[str, ...]]] = [
     ("gate.budgets.late.warn", "For example warn: 0", "-1"),
     ("gate.budgets.late.warn", "use late_share", "0.2"),
     ("gate.budgets.late_share.warn", "Write 20 % as 0.2", "20"),
-    # Watch
     ("watch.metrics_file", "/var/lib/node_exporter/incidents.prom", "'s3://bucket/tidemark.prom'"),
     ("watch.metrics_port", "For example metrics_port: 9464", "70000"),
     ("watch.alerts.webhook.url", "https://hooks.example.org", "hooks.example.org", "'https://[::1'"),
     ("watch.alerts.mail_command", "[sendmail, ops@example.org]", "[]"),
     ("watch.alerts.mail_command", "a list", "mail"),
     ("watch.alerts.max_lag", "Name one of them", "5"),
-    # References
     ("pipeline", "export NOT_SET=...", "${env:NOT_SET}"),
     ("pipeline", "${env:NAME} or ${secret:scope/key}", "${evn:X}", "${env:X"),
     ("policies.max_jump", "TIDEMARK_ variable", "'${env:SET}'"),
@@ -164,23 +154,19 @@ ODD_ROOTS = ("lake%20x", "./100%", r"'a\b'", r'"a\tb"', "'s3://bucket/a%2Fb'")
 MISTAKES: list[tuple[str, str, str]] = [
     *((at(key, value), key, way) for key, way, *values in VALUES for value in values),
     ("pipeline: a\npipeline: b", "pipeline", "Remove one of the two"),
-    # Kafka
     ("kafka: {topics: [a]}", "kafka.bootstrap_servers", "Add under kafka: bootstrap_servers: localhost:9092"),
     ("kafka: {bootstrap_servers: 'b:1'}", "kafka.topics", "Add under kafka: topics: [incidents]"),
     ("kafka: {bootstrap_servers: 'b:1', topics: ['inc.*']}", "kafka.topics[0]", "exact name"),
     ("kafka: {bootstrap_servers: 'b:1', topics: [a, ..]}", "kafka.topics[1]", "exact name"),
     *((f"{IN_KAFKA} {{{name}: {value}}}}}", f"kafka.properties.{name}", way) for name, value, way in PROPERTIES),
-    # Lakehouse
     ("lakehouse: {catalog: 'ma in', schema: s}", "lakehouse.catalog", "For example catalog: main"),
     ("lakehouse: {root: ./a, volume: /v}", "lakehouse.volume", "Remove volume"),
     ("lakehouse: {catalog: m, schema: s, volume: v}", "lakehouse.volume", "/Volumes/main/tidemark/tidemark"),
     *((f"lakehouse: {{root: {root}}}", "lakehouse.root", "Rename the folder") for root in ODD_ROOTS),
-    # Extractors
     ("sequence: {bytes: '0:6', encoding: int64}", "sequence.encoding", '"0:8"'),
     ("sequence: {bytes: '0:8', encoding: int32}", "sequence.encoding", '"0:4"'),
     ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only with header or bytes"),
     ("sequence: {value: utf8, encoding: utf8}", "sequence.encoding", "{value: int64}"),
-    # Value
     ("value: {format: json}", "value.schema", "id STRING, amount DOUBLE"),
     *((f"value: {{format: json, schema: {ddl}}}", "value.schema", "id STRING") for ddl in ("just_a_name", "'a ARRAY<INT'")),
     ("value: {format: text, schema: a INT}", "value.schema", "{format: text}"),
@@ -196,7 +182,6 @@ MISTAKES: list[tuple[str, str, str]] = [
     (f"{REGISTRY} 'file:///x'}}}}", "value.registry.url", "https://registry.example.org"),
     (f"{REGISTRY} 'http://a:b@r'}}}}", "value.registry.url", "password: ${env:"),
     (f"{REGISTRY} 'http://r', password: x}}}}", "value.registry.password", "Add username"),
-    # Policies, gate, Gold and watch
     ("policies: {topics: {orders.v1: {}}}", "policies.topics.orders.v1", "Add it to kafka.topics"),
     ("gate: {budgets: {late: {warn: 5, critical: 1}}}", "gate.budgets.late.critical", "Swap the two"),
     *((f"gate: {{expectations: [{given}]}}", f"gate.expectations[0]{key}", way) for given, key, way in EXPECTATIONS),

@@ -40,7 +40,6 @@ def commit(table: Path, version: int, *actions: dict[str, Any], checksum: dict[s
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Three commits: made, two files added, one of them replaced."""
     commit(tmp_path, 0, info("CREATE TABLE"), *PROTOCOL, checksum={"numFiles": 0, "tableSizeBytes": 0})
     transaction = {"txn": {"appId": "a", "version": 1}}
     known = {"numFiles": 2, "tableSizeBytes": 8, "setTransactions": [{"appId": "a", "version": 1}]}

@@ -29,12 +29,6 @@ def test_what_is_left_out_or_empty_has_its_documented_default_and_cannot_be_chan
         settings.pipeline = "other"
 
 
-def test_a_field_is_read_of_avro_and_protobuf_only() -> None:
-    for value in (None, {"format": "text"}, {"format": "json", "schema": "seq BIGINT"}):
-        with pytest.raises(ValidationError, match="values are neither"):
-            Settings.model_validate({**MINIMAL, "sequence": {"field": "seq"}, "value": value})
-
-
 def test_the_schema_of_avro_values_may_be_in_a_file(tmp_path: Path) -> None:
     schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
     (tmp_path / "r.avsc").write_text(schema, encoding="utf-8")

@@ -127,7 +127,6 @@ def files(*given: FileDescriptorProto) -> bytes:
 
 
 def named(name: str, *, of_type: str = "") -> DescriptorProto:
-    """A message, with a field of another one's type."""
     kind = {"label": FieldDescriptorProto.LABEL_OPTIONAL, "type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": of_type}
     return DescriptorProto(name=name, field=[FieldDescriptorProto(name="a", number=1, **kind)] if of_type else [])
 

@@ -3,10 +3,8 @@
 import copy
 import json
 import pickle
-import sys
 import traceback
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -17,7 +15,7 @@ from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret, smells_of_secret
-from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, planted, secret_keys
+from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, plant_scopes, planted, secret_keys
 from tests.support.small_config import write_config, write_text
 
 SECRET = "hunter2-correct-horse"
@@ -212,11 +210,7 @@ def test_a_databricks_secret_is_read_there_and_elsewhere_a_mistake(tmp_path: Pat
     assert "${env:NAME}" in raised.value.mistakes[0].next_step
 
     scopes = {("kafka", "password"): SECRET}
-    runtime = ModuleType("databricks.sdk.runtime")
-    runtime.dbutils = SimpleNamespace(secrets=SimpleNamespace(get=lambda scope, key: scopes[scope, key]))  # type: ignore[attr-defined]  # a module made here
-    for name in ("databricks", "databricks.sdk"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    plant_scopes(monkeypatch, lambda scope, key: scopes[scope, key])
     settings = load(write_text(tmp_path, text), environ=ENVIRON)
     assert settings.kafka.client_properties()["client.id"] == SECRET
     assert SECRET not in repr(settings)

@@ -84,6 +84,10 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
         {},
         r"field a is ARRAY<INT> in topics.payments.value, and a is INT in topics.orders.value",
     ),
+    *(
+        ({}, {"sequence": {"field": "id"}, "value": value}, "values are neither")
+        for value in (None, {"format": "text"}, BASE["value"])
+    ),
     ({"orders": {"value": None}}, {"value": {"format": "text"}}, NOT_ALL),
     ({"orders": {"value": {"format": "text"}}}, {"value": None}, NOT_ALL),
     (

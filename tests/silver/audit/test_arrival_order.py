@@ -51,12 +51,6 @@ def test_a_finding_tells_the_published_runs_of_kafka_from_those_of_pulsar() -> N
     assert diagnose(arrived(*IN_ORDER.spans())) == []
 
 
-def test_a_block_is_one_also_where_its_records_come_one_by_one() -> None:
-    order = arrived(*((number, number) for number in [1, 2, 3, 4, 2, 3, 4, 5]))
-
-    assert [str(jump) for jump in order.jumps] == ["DUPLICATE BLOCK - JUMP BACKWARDS 2 (4 -> 2)"]
-
-
 def test_a_rise_ends_where_another_number_comes_or_none_and_a_replay_is_none() -> None:
     keys = pa.concat_tables([keys_of([5, 6, None, None, 7, 8, 3]), keys_of([8, 3], first_offset=5)])
 

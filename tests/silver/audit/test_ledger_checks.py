@@ -78,10 +78,8 @@ def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
         "silver_rejects, settled by load 2, topic t, partition 0: 0 records / 1, as the ledger counts them"
     ]
     released = [reject(1), reject(1, **invalid, state="released", settled_load_seq=2)]
-    assert (
-        "1 records released, by load 2 / held, or settled by a load"
-        in as_lines(ledger_checks.rejects_match(ledger, released))[0]
-    )
+    found = as_lines(ledger_checks.rejects_match(ledger, released))
+    assert "1 records released, by load 2 / held, or settled by a load" in found[0]
 
 
 def test_a_sequence_that_stands_twice_is_named() -> None:

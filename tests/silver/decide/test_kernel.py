@@ -21,28 +21,14 @@ from silver.state.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
 from tests.support.fold import Arrival, fold
 from tests.support.logs import LARGEST, Log, logs
-from tests.support.reference import Reference, Seen
-from tests.support.segments import segments_of
+from tests.support.reference import Reference
+from tests.support.segments import KEYS, arrival_of, keys_of, kinds_of, segments_of
 
-KEYS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("producer", pa.string()),
-        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
-        ("problem", pa.string()),
-        ("settled", pa.string()),
-    ]
-)
 RULES = Rules(Source("header", "seq"))
 STREAM = ("t", 0, None)
 
 
-def keys_of(records: Iterable[Arrival], *, is_encoded: bool = False) -> pa.Table:
-    rows = [(*each.stream, *each[1:]) for each in records]
-    keys = pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
-    if not is_encoded:
-        return keys
+def encoded(keys: pa.Table) -> pa.Table:
     text = pa.dictionary(pa.int32(), pa.string())
     return keys.cast(pa.schema([pa.field(each.name, text if each.type == pa.string() else each.type) for each in KEYS]))
 
@@ -57,7 +43,8 @@ def decided(
     chunks: Iterable[Sequence[Arrival]], known: Mapping[Stream, Ordinal], rules: Rules = RULES, *, is_encoded: bool = False
 ) -> Found:
     marks = Watermarks({stream: Watermark(*ordinal, -1, 1, "rules") for stream, ordinal in known.items()})
-    return decided_by(marks, [keys_of(reversed(chunk), is_encoded=is_encoded) for chunk in chunks], rules)
+    keys = (keys_of(reversed(chunk)) for chunk in chunks)
+    return decided_by(marks, map(encoded, keys) if is_encoded else keys, rules)
 
 
 def decided_by(marks: Watermarks, chunks: Iterable[pa.Table], rules: Rules = RULES) -> Found:
@@ -96,12 +83,6 @@ def require_as_folded(
         assert gaps_of(found) == missing, nth
 
 
-def _record(record: Seen) -> Arrival:
-    problem = "value_undecodable" if record.is_undecodable else None
-    epoch, sequence, problem = (None, None, "unread") if record.sequence is None else (record.epoch, record.sequence, problem)
-    return Arrival(record.stream, record.offset, epoch, sequence, problem)
-
-
 @settings(max_examples=examples(100, 5_000), deadline=None)
 @given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]))
 def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None) -> None:
@@ -110,12 +91,12 @@ def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump:
     for load, records in enumerate(log.loads):
         sent, before = log.arrivals(load), dict(reference.watermarks)
         reference.take(records)
-        arrived = [_record(record) for record in sent]
+        arrived = [arrival_of(record) for record in sent]
 
         whole = decided([arrived], before, rules)
         require_as_folded([whole], arrived, before, rules)
 
-        kinds = _kinds(whole.segments, sent)
+        kinds = kinds_of(whole.segments, sent)
         told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the comparison comes after
         assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
         assert kinds.keys() == {record.place for record in records}
@@ -140,21 +121,6 @@ def _keys(found: pa.Table) -> dict[Any, Any]:
     return keys
 
 
-def _kinds(found: pa.Table, sent: Iterable[Seen]) -> dict[tuple[str, int, int], str]:
-    """The class of each record: accepted where no reject of its stream spans its offset."""
-    rejects = [segment for segment in segments_of(found) if segment.kind not in ("accepted", "replay")]
-    kinds = {}
-    for record in sent:
-        spans = [
-            each.kind
-            for each in rejects
-            if each.stream == record.stream and each.first_offset <= record.offset <= each.last_offset
-        ]
-        assert len(spans) <= 1, "two rejects span one record"
-        kinds[record.place] = spans[0] if spans else "accepted"
-    return kinds
-
-
 _STREAMS: list[Stream] = [("t", 0, None), ("t", 0, ""), ("t", 0, "a"), ("t", 1, None), ("u", 0, "a")]
 _SEQUENCES = st.one_of(st.integers(0, 12), st.sampled_from([LARGEST, LARGEST - 1, LARGEST // 2, LARGEST // 2 + 1]))
 _EPOCHS = st.sampled_from([0, 0, 0, 1, 2, LARGEST])
@@ -162,7 +128,6 @@ _EPOCHS = st.sampled_from([0, 0, 0, 1, 2, LARGEST])
 
 @st.composite
 def _histories(draw: st.DrawFn) -> list[Arrival]:
-    """Partitions in which producers take turns. Some records cannot be read, and some came twice."""
     records, offsets = [], {stream[:2]: 0 for stream in _STREAMS}
     for stream in draw(st.lists(st.sampled_from(_STREAMS), max_size=25)):
         offsets[stream[:2]] += draw(st.sampled_from([1, 1, 1, 2]))
@@ -184,7 +149,7 @@ def test_a_history_is_decided_alike_in_chunks_of_every_size(
     records: list[Arrival], known: dict[Stream, Ordinal], max_jump: int | None
 ) -> None:
     rules = Rules(Source("header", "seq"), max_jump=max_jump, contiguous=True, topics=(("u", Policy(None, contiguous=True)),))
-    sizes = range(1, len(records) + 2)
+    sizes = range(1, len(records) + 3)  # where there are no records, 1 and 2
     chunked = (decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0) for size in sizes)
     require_as_folded(chunked, records, known, rules)
 
@@ -224,12 +189,6 @@ def test_streams_that_have_a_name_or_none_are_apart_and_in_order() -> None:
     found = decided([sent], {})
 
     assert [each.stream[2] for each in segments_of(found.segments)] == ["", "a", "b", None]
-
-
-def test_a_load_without_records_has_no_segments() -> None:
-    for is_encoded in (False, True):
-        found = decided([[]], {}, is_encoded=is_encoded)
-        assert (found.segments.num_rows, gaps_of(found)) == (0, {})
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])

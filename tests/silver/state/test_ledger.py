@@ -10,13 +10,12 @@ from silver.state.watermarks import Watermark, Watermarks
 STREAM = ("t", 0, "")
 
 
-def accepted(first: int, last: int, records: int) -> Segment:
-    return Segment(STREAM, 0, "accepted", None, 0, records - 1, first, last, records)
-
-
 @pytest.mark.parametrize(
     ("segment", "expected"),
-    [(accepted(8, 12, 10), "sequences 8 to 12"), (accepted(7, 12, 6), "above (epoch, sequence) (0, 7)")],
+    [
+        (Segment(STREAM, 0, "accepted", None, 0, 9, 8, 12, 10), "sequences 8 to 12"),
+        (Segment(STREAM, 0, "accepted", None, 0, 5, 7, 12, 6), "above (epoch, sequence) (0, 7)"),
+    ],
     ids=["more records than sequences", "not above the watermark"],
 )
 def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Segment, expected: str) -> None:

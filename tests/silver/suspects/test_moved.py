@@ -18,7 +18,7 @@ from silver.suspects import moved
 from silver.suspects.moved import NUMBER, Moved, settle
 from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
-from tests.support.segments import segments_of
+from tests.support.segments import arrival_of, keys_of, kinds_of
 
 TOPICS = ("d", "c", "b", "a")
 """The incarnations of a topic. By name each comes before the one that it continues, as t@10 comes before t@2."""
@@ -29,13 +29,6 @@ CONTINUES = (
     (),
 )
 GROWN = st.dictionaries(st.sampled_from(TOPICS), st.sampled_from([None, (0, -1), (0, 4), (1, 2)]))
-KEYS = pa.schema(
-    [
-        *((name, pa.int32() if name == "partition" else pa.string()) for name in ("topic", "partition", "producer")),
-        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
-        ("problem", pa.string()),
-    ]
-)
 SUSPECTS = ("duplicate", "late", "collision")
 
 
@@ -95,25 +88,22 @@ def test_a_moved_record_is_settled_as_the_reference_does(
         for keys in look.in_order(chunks):
             places = set(zip(*(keys[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
             of_chunk = [record for record in records if record.place in places]
-            settled = {record.place: reference.settled_before(record) for record in of_chunk if _is_read(record)}
+            settled = {
+                record.place: reference.settled_before(record) for record in of_chunk if arrival_of(record).problem is None
+            }
             chunk = decision.decide(_settled(look, keys, marks, of_chunk, reference), marks)
             reference.take(of_chunk)
             look.add(chunk.segments)
             for record in of_chunk:
                 kind = reference.classes[record.place]
                 expected[record.place] = settled.get(record.place) or ("suspect" if kind in SUSPECTS else kind)
-            found |= _kinds(chunk.segments, of_chunk)
+            found |= kinds_of(chunk.segments, of_chunk)
         for topic in TOPICS:
             in_turn.take(record for record in records if record.topic == topic)
         assert (found, reference.classes) == (expected, in_turn.classes)
 
 
-def _is_read(record: Seen) -> bool:
-    return record.sequence is not None and not record.is_undecodable
-
-
 def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[Seen], reference: Reference) -> pa.Table:
-    """The key columns with what the look finds, where the tables hold what the reference knows."""
     wanted, nth = look.wanted(keys, marks)
     payloads = {record.place: record.payload for record in records}
     places = zip(*(wanted[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
@@ -124,7 +114,6 @@ def _settled(look: Any, keys: pa.Table, marks: Watermarks, records: Iterable[See
 
 
 def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
-    """What is known elsewhere: in earlier incarnations, and in other partitions of a grown topic than those of a chunk."""
     rows = [
         (later, producer, epoch, sequence, payload)
         for later, earlier in reference.continues.items()
@@ -138,44 +127,13 @@ def _known(reference: Reference, places: set[tuple[str, int]]) -> pa.Table:
         and (topic, partition) not in places
         and (reference.grown[topic] or (epoch, sequence)) >= (epoch, sequence)
     ]
-    schema = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
-    names = [*NUMBER, "content_sha256"]
-    return pa.Table.from_pylist(
-        [dict(zip(names, row, strict=True)) for row in rows], schema.append(pa.field(names[-1], "string"))
-    )
+    types = {"epoch": pa.int64(), "sequence": pa.int64()}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in (*NUMBER, "content_sha256")])
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def _keys(records: Iterable[Seen]) -> pa.Table:
-    rows = [
-        (
-            *record.stream,
-            record.offset,
-            *((record.epoch, record.sequence) if record.sequence is not None else (None, None)),
-            _problem(record),
-        )
-        for record in records
-    ]
-    return pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
-
-
-def _problem(record: Seen) -> str | None:
-    return "unread" if record.sequence is None else "value_undecodable" if record.is_undecodable else None
-
-
-def _kinds(found: pa.Table, records: Iterable[Seen]) -> dict[Any, str]:
-    """The class of each record: accepted where no other segment of its stream spans its offset."""
-    others = [segment for segment in segments_of(found.select(found.column_names[:-1])) if segment.kind != "accepted"]
-    return {
-        record.place: next(
-            (
-                each.kind
-                for each in others
-                if each.stream == record.stream and each.first_offset <= record.offset <= each.last_offset
-            ),
-            "accepted",
-        )
-        for record in records
-    }
+    return keys_of(map(arrival_of, records)).drop_columns([SETTLED])
 
 
 def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart() -> None:
@@ -198,9 +156,9 @@ def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart()
 
 def _settles(own: str, *known: str) -> str | None:
     names = [*NUMBER, "content_sha256"]
-    records = [pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)]
+    record = pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)
     told = pa.table([["t@2"] * len(known), ["p"] * len(known), [0] * len(known), [1] * len(known), list(known)], names=names)
-    return moved._SETTLED[int(settle(records[0], told)[0])]
+    return moved._SETTLED[int(settle(record, told)[0])]
 
 
 def test_an_erased_record_is_taken_for_a_copy_unless_it_was_compared_before_it_was_erased() -> None:

@@ -84,11 +84,9 @@ def test_every_command_is_in_one_section_and_has_help(capsys: pytest.CaptureFixt
         assert f"Usage: tidemark {path}" in capsys.readouterr().out
 
 
-def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "--config", str(config)]) == 1
-    said = capsys.readouterr().err
+@pytest.mark.usefixtures("config")
+def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(tmp_path: Path, run_command: RunCommand) -> None:
+    _, said = run_command("plan", code=1)
     assert "Bronze has no records yet" in said
     assert "tidemark run --stage bronze" in said
     assert not (tmp_path / "lakehouse").exists()
@@ -168,20 +166,17 @@ def test_the_environment_names_the_config_and_set_overrides_it(
     assert capsys.readouterr().out == f"tidemark {__version__}\n"
     assert main(["config", "check", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"config": str(config), "pipeline": "tests", "ok": True}
+    monkeypatch.setenv("TIDEMARK_POLICIES__LATE", "drop")
     assert main(["config", "show", "--json", "--set", "kafka.topics=[a, b]", "--set", "policies.max_jump=5"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["kafka"]["topics"], shown["policies"]["max_jump"]) == (["a", "b"], 5)
+    policies = shown["policies"]
+    assert (shown["kafka"]["topics"], policies["max_jump"], policies["late"]) == (["a", "b"], 5, "drop")
 
 
-def test_no_error_shows_a_secret_of_the_config(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load_settings(config, None)
-    assert exit_code_of(fail_with(SourceError("Refused.", observed="login ada/hunter2"))) == 1
-    assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1
-    err = capsys.readouterr().err
-    assert [each in err for each in ("Refused.", "RuntimeError", "hunter2")] == [True, True, False]
-
-
-def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_settings(config, None)  # which names its secret
     expected = {"ConfigError": 2, "UsageError": 2, "GateFailedError": 3, "BreakerOpenError": 5}
     expected |= {"AnotherWriterError": 4, "UndoneError": 4}
     kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TidemarkError)]
@@ -191,45 +186,40 @@ def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(capsys:
         said = capsys.readouterr().err
         assert "[bold]a table[/bold]" in said
         assert "Traceback" not in said
-    assert exit_code_of(fail_with(ZeroDivisionError("oh"))) == 1
-    assert "Traceback" in capsys.readouterr().err
+    assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1
+    said = capsys.readouterr().err
+    assert [each in said for each in ("Traceback", "RuntimeError", "hunter2")] == [True, True, False]
 
 
-def test_ctrl_c_sigterm_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_and_exits_have_their_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(fail_with(SystemExit(7))) == 7
     assert exit_code_of(fail_with(SystemExit("text"))) == 1
     monkeypatch.setattr("lakehouse.machine.doctor.diagnose", fail_with(KeyboardInterrupt()))
     assert main(["doctor"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
-    def terminate() -> int:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-        return 0
-
-    former = signal.getsignal(signal.SIGTERM)
-    assert exit_code_of(terminate) == 143
-    assert signal.getsignal(signal.SIGTERM) is former
-    assert "the next run finishes" in capsys.readouterr().err
-
 
 @pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
-def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(
-    number: signal.Signals, code: int, word: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("arrives_in", ["the work", "a finalizer"])
+def test_a_signal_ends_a_command_with_its_code_also_in_a_finalizer(
+    number: signal.Signals, code: int, word: str, arrives_in: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Finalized:
         def __del__(self) -> None:
             os.kill(os.getpid(), number)
             time.sleep(0.1)  # the handler raises here, and Python ignores it
 
-    def collect() -> int:
-        Finalized()
+    def work() -> int:
+        if arrives_in == "a finalizer":
+            Finalized()
+        else:
+            os.kill(os.getpid(), number)
         time.sleep(10)
         return 0
 
-    former = sys.unraisablehook
-    assert exit_code_of(collect) == code
-    assert sys.unraisablehook is former
+    former = sys.unraisablehook, signal.getsignal(number)
+    assert exit_code_of(work) == code
+    assert (sys.unraisablehook, signal.getsignal(number)) == former
     assert capsys.readouterr().err == f"tidemark: {word}; the next run finishes what was begun.\n"
 
 
@@ -316,31 +306,6 @@ def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
     assert "Another run is writing to this lakehouse" in err
 
 
-def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, report = load_settings(config, None), Events()
-    outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
-
-    def fake_run(job: Job, _stage: object) -> Any:
-        job.report.event("run.started", pipeline="tests", run_id="r2")
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, TidemarkError):
-            job.report.event("bronze.finished", records=0, seconds=2.5)
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr(medallion, "run", fake_run)
-    job = Job.on(NOTHING, settings, report)
-    assert once.run_once(job)["run_id"] == "r1"
-    with pytest.raises(GateFailedError):
-        once.run_once(job)
-    folder = config.parent / "lakehouse" / "_reports"
-    assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
-    failed = json.loads((folder / "r2.json").read_text())
-    assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
-    assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
-    assert report.names == ["run.started", "run.started", "bronze.finished", "run.failed"]
-
-
 def test_a_run_that_fails_prints_what_it_did_as_json_and_its_error_once(
     config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +318,8 @@ def test_a_run_that_fails_prints_what_it_did_as_json_and_its_error_once(
     done = json.loads(out)
     assert (done["pipeline"], done["bronze"], done["silver"], done["gate"]) == ("tests", {"records": 3}, None, audited)
     assert (done["error"], done["exit_code"]) == ("GateFailedError", 3)
-    assert done["message"] == "Late records: ********.\n  where: t"
+    assert (done["message"], done["seconds"] >= 0) == ("Late records: ********.\n  where: t", True)
+    assert json.loads((config.parent / "lakehouse" / "_reports" / "r7.json").read_text()) == done
     assert [json.loads(line)["event"] for line in err.splitlines() if "Late records" in line] == ["run.failed"]
 
 

@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.gate import DECISIONS, RESULTS
-from lakehouse.contracts.gold import REJECTS as GOLD_REJECTS
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
-from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.table import TABLE_NAMES, statistics
+from lakehouse.table import statistics
 from silver.state.request import Erase, Request
+from tests.support import kept
 from tidemark.commands.requests import named_key
 
 
@@ -40,16 +36,15 @@ def test_each_request_for_a_key_has_its_own_hash_and_one_of_0_1_is_still_read() 
 
 
 def test_no_table_keeps_statistics_of_what_a_producer_may_have_chosen() -> None:
-    of_layers = [silver_records("struct<id:string>"), gold_records(), gold_latest(), gold_latest_by_stream()]
-    contracts = [BRONZE, *of_layers, REJECTS, LOADS, WATERMARKS, RESULTS, DECISIONS, GOLD_REJECTS, STREAM_HEALTH]
-    # That of topics holds what brokers and operators say, and no statistics rule.
-    assert {*(each.name for each in contracts), "bronze_topics"} == set(TABLE_NAMES)
-    for contract in contracts:
+    # The table of topics holds what brokers and operators say, and has no rule.
+    for contract in (each for each in kept.contracts() if each.name != "bronze_topics"):
         types = {column.name: column.type for column in contract.columns}
-        kept = set(statistics(contract.name)["delta.dataSkippingStatsColumns"].split(","))
-        others = {name for name in kept if types[name] not in ("int", "bigint", "timestamp")}  # neither key, value nor payload
+        listed = set(statistics(contract.name)["delta.dataSkippingStatsColumns"].split(","))
+        others = {
+            name for name in listed if types[name] not in ("int", "bigint", "timestamp")
+        }  # neither key, value nor payload
         assert others <= {"topic", "kind", "rules_fingerprint"}, contract.name
-        assert {*contract.clustered_by} <= kept, contract.name
+        assert {*contract.clustered_by} <= listed, contract.name
     # What our own readers prune by, see `lakehouse.delta.small_tables`.
     assert {"load_seq", "kind"} <= set(statistics("silver_loads")["delta.dataSkippingStatsColumns"].split(","))
     assert "evaluated_at" in statistics("gate_results")["delta.dataSkippingStatsColumns"]

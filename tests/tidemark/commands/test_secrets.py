@@ -2,10 +2,8 @@
 
 import copy
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +13,7 @@ from bronze.kafka import metadata
 from lakehouse.config.sources import variable_name
 from lakehouse.run import schema_registry
 from tests.docs.reference import leaves
-from tests.support.planted import FORMS, IN_A_FOLDER, PLANTED, SECTIONS, VARIABLE, places, planted, secret_keys
+from tests.support.planted import FORMS, IN_A_FOLDER, PLANTED, SECTIONS, VARIABLE, places, plant_scopes, planted, secret_keys
 from tests.support.small_config import small_config, write_text
 from tidemark.commands.commands import app, main
 from tidemark.process import exit_codes
@@ -46,11 +44,7 @@ Said = tuple[int, str]
 @pytest.fixture(autouse=True)
 def vault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable and a secret scope that have the secret; a machine without Java, and brokers that nobody waits for."""
-    runtime = ModuleType("databricks.sdk.runtime")
-    runtime.dbutils = SimpleNamespace(secrets=SimpleNamespace(get=lambda *_: PLANTED))  # type: ignore[attr-defined]  # a module made here
-    for name in ("databricks", "databricks.sdk"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    plant_scopes(monkeypatch, lambda *_: PLANTED)
     monkeypatch.setenv(VARIABLE, PLANTED)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -73,7 +67,6 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Sai
 
 
 def put(config: dict[str, Any], place: Sequence[str | int], value: Any) -> dict[str, Any]:
-    """The config with a value at a place, whatever is there or above it."""
     changed: Any = copy.deepcopy(config)
     section = changed
     for part in place[:-1]:

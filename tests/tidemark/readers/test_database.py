@@ -2,7 +2,6 @@
 
 import io
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,11 +14,10 @@ from lakehouse.errors import ToolError, UsageError
 from lakehouse.table import Lakehouse
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
+from tests.support.watched import NOON
 from tests.tidemark.conftest import RunCommand, rows
 from tidemark.readers.database import connect
 from tidemark.readers.files import tables
-
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)

@@ -16,22 +16,17 @@ WAITS = ["FAILED", "tidemark gate reject --reason", "budget_late late: rows of s
 DECISION = {"decision": "released", **LOADS, "records": 12_000, "expectations": ["budget_late"], "published": None}
 
 
-@pytest.mark.parametrize(
-    ("found", "said", "unsaid"),
-    [
+def test_a_gate_run_says_its_verdict_its_rows_and_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    runs: list[tuple[dict[str, Any] | None, list[str], str]] = [
         ({**FAILED, "waits": True, "decision": None}, ["Gate run g1 on loads 4 to 5, Silver version 9", *WAITS], "\x1b"),
         ({**FAILED, "waits": False, "decision": REJECTED}, ["It was rejected by ann: a test\\x1b[31m"], "gate release"),
         (None, ["has not run yet"], "FAILED"),
-    ],
-    ids=["waits", "decided", "none"],
-)
-def test_a_gate_run_says_its_verdict_its_rows_and_what_waits(
-    found: dict[str, Any] | None, said: list[str], unsaid: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_gate_run(found)
-    printed = capsys.readouterr().out
-    assert [each for each in said if each not in printed] == []
-    assert unsaid not in printed
+    ]
+    for found, said, unsaid in runs:
+        write_gate_run(found)
+        printed = capsys.readouterr().out
+        assert [each for each in said if each not in printed] == []
+        assert unsaid not in printed
 
 
 def test_what_was_decided_is_told_with_its_loads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,6 @@ NAMES = (LONG, *(f"p{number}" for number in range(1, PRODUCERS)))
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Producers, one with a long name. Each lacks sequences and has a held record."""
     folder = tmp_path_factory.mktemp("listed")
     write_lake(folder, Shape(topics=("t",), partitions=1, producers=NAMES, loads=1))
     return folder

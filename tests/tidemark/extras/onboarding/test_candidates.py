@@ -36,14 +36,9 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
 
 
 def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], list[str]]:
-    """The candidates by their names, and the names of the options."""
     sample = Sample(records, **more)
     candidates = find(sample).candidates
     return {each.label: each for each in candidates}, [each.label for each in options(sample, candidates)]
-
-
-def steps_of(findings: dict[str, Candidate]) -> Steps:
-    return findings["header:seq"].steps
 
 
 @pytest.mark.parametrize(
@@ -58,7 +53,7 @@ def steps_of(findings: dict[str, Candidate]) -> Steps:
 )
 def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: tuple[int, ...], described: str) -> None:
     findings, options = found(with_header(*sequences))
-    assert steps_of(findings).describe() == described
+    assert findings["header:seq"].steps.describe() == described
     assert (options == ["header:seq"]) == ("in part" not in described)
 
 
@@ -165,11 +160,8 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
     candidates = find(sample)
     fields = payload(candidates.json_kinds)
     assert fields.schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
-    proposed = [
-        (name, *each.values())
-        for one in expectations(sample, candidates.candidates, fields.fields)
-        for name, each in one.items()
-    ]
+    offered = expectations(sample, candidates.candidates, fields.fields)
+    proposed = [(name, *each.values()) for one in offered for name, each in one.items()]
     null, between, in_set = (f"expect_column_values_to_{name}" for name in ("not_be_null", "be_between", "be_in_set"))
     assert proposed == [
         (null, "payload.at", "warn"),  # no range: it looks like a time
@@ -197,12 +189,11 @@ def test_what_names_nobody_is_no_producer() -> None:
 def test_what_may_have_been_sent_before_the_end_of_a_partition_is_not_held_against_a_sequence() -> None:
     ends = [record(100 + n, value=b"v", seq=b"%d" % each) for n, each in enumerate((90, 91, 88, 92))]
     findings, options = found([*with_header(1, 2, 3), *ends], tails={("t", 0): 100})
-    steps = steps_of(findings)
+    steps = findings["header:seq"].steps
     assert (options, steps.unknown, steps.late, steps.gaps) == (["header:seq"], 1, 0, 0)
 
 
 def by_the_rule(rows: list[tuple[Sampled, Any, Any, int]]) -> Steps:
-    """The steps of records with their sequence, producer and epoch, as the rule decides them that Silver has."""
     seen = [
         Seen("t", each.partition, each.offset, sequence, producer, epoch, repr(each.value))
         for each, sequence, producer, epoch in rows

@@ -182,6 +182,8 @@ def test_an_alert_that_nobody_took_is_told_after_the_next_run(ran: Ran) -> None:
 def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, ran: Ran) -> None:
     assert of_watch(ran(Medallion(WHOLE))) == []
     assert sorted(file.name for file in (tmp_path / "lakehouse").rglob("*")) == ["_reports", "r7.json"]
+    kept = json.loads((tmp_path / "lakehouse" / "_reports" / "r7.json").read_text())
+    assert kept == {"pipeline": "tests", "run_id": "r7", "seconds": 1.0, **WHOLE}
 
 
 def scraped(port: int) -> dict[str, float]:

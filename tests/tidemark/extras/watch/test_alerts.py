@@ -2,7 +2,6 @@
 
 import socket
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError
 from lakehouse.settings.watch import Webhook
 from tests.support.receiver import SECRET, receiver
+from tests.support.watched import NOON
 from tidemark.extras.watch import alerts, channels
 from tidemark.extras.watch.alerts import Alert, Finding
-
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def an_alert(**changes: Any) -> Alert:
