@@ -14,14 +14,14 @@ BUDGETS = {
     "lakehouse": 11_865,
     "bronze": 3_263,
     "silver": 6_791,
-    "expectations": 2_284,
+    "expectations": 2_283,
     "gold": 749,
     "pipelines": 3_053,
     "tidemark": 5_030,
-    "tidemark/extras": 4_370,
+    "tidemark/extras": 4_371,
     "jobs": 123,
     "producer": 1_430,
-    "tests": 32_108,
+    "tests": 31_699,
     "bench": 4_490,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""

@@ -60,7 +60,7 @@ import tidemark
 
 def refused(given):
     try:
-        tidemark.plan(sys.argv[1], spark=given)
+        tidemark.run(sys.argv[1], spark=given)
     except tidemark.ToolError as error:
         print(error.what, *error.next_step.splitlines()[1:3])
 
