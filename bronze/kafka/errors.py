@@ -48,7 +48,7 @@ _MALFORMED = r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp 
 
 WENT_BACK = _failure(
     r"Partition \S+ offset was changed from \d+ to \d+",
-    "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
+    "A topic's offsets went back: it was deleted and recreated, or its end was cut off.",
     "the topic that Bronze was read from",
     "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
     "`tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "

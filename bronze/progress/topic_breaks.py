@@ -70,7 +70,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
         error = TopicRecreatedError(
-            "A topic was deleted and created anew. Nothing was read: its records would be taken for those that are known.",
+            "A topic was deleted and recreated. Nothing was read: its records would be taken for known ones.",
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),

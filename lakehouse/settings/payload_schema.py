@@ -222,7 +222,7 @@ class _Parser:
         while is_next:
             field = self._field(level)
             if found.setdefault(field.name.lower(), field) is not field:
-                what, expected = f"the field {field.name} stands twice", "each name once, whatever its case"
+                what, expected = f"the field {field.name} is listed twice", "each name once, ignoring case"
                 raise SchemaError(what, expected, "Rename one of the two: Delta cannot store both.")
             is_next = self.take(",") is not None
         return tuple(found.values())

@@ -326,9 +326,7 @@ class SqlStore:
                 raise
             changed = 0
         if changed != 1:
-            raise InUse(
-                f"Another process has taken over the numbers of {self._name!r} in {self._table}. Do not send beside it."
-            )
+            raise InUse(f"Another process took over the numbers of {self._name!r} in {self._table}. Stop this sender.")
 
     def close(self) -> None:
         """Do nothing: no connection stays open."""

@@ -23,7 +23,7 @@ from silver.extract.columns import erased_columns
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED
 from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, are_below, contents_of, of_keys, with_content
+from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,24 +71,16 @@ def settle(records: pa.Table, known: pa.Table) -> Numbers:
     both = pa.concat_tables([table.select(schema.names).cast(schema) for table in (records, known)])
     number, same = row_codes(both, NUMBER), row_codes(both, schema.names)
     content, contents = codes(both["content_sha256"])
-    is_erased, was_collision, is_later = (
-        np.array([*map(is_so, contents.to_pylist()), False], bool)[content]  # the last element is for null
-        for is_so in (_is_erased, _was_collision, _ERASED_LATER.__eq__)
-    )
+    texts = [*contents.to_pylist(), ""]  # the last is for null
+    is_erased = np.array([text.startswith(ERASED) for text in texts])[content]
+    was_collision = np.array([text.endswith(":collision") for text in texts])[content]
+    is_later = np.array([text == _ERASED_LATER for text in texts])[content]
     of_known = number[count:]
     is_copy = np.isin(same[:count], same[count:])
     is_copy |= np.isin(number[:count], of_known[(is_erased & ~is_later)[count:]])
     is_copy |= is_erased[:count] & np.isin(number[:count], of_known[is_erased[count:]])
     is_known = np.isin(number[:count], of_known)
     return np.where(is_known, np.where(is_copy & ~was_collision[:count], _DUPLICATE, _COLLISION), _FREE)
-
-
-def _is_erased(content: str) -> bool:
-    return content.startswith(ERASED)
-
-
-def _was_collision(content: str) -> bool:
-    return content.endswith(":collision")
 
 
 class Moved:
@@ -156,7 +148,7 @@ class Moved:
         nth, found = codes(keys["topic"])
         topics, partition = found.to_pylist(), keys["partition"].to_numpy()
         is_grown = np.array([topic in self._grown for topic in topics], bool)[nth]
-        if not (is_grown & self._are_near(keys)).any():
+        if not is_grown.any() or not (is_grown & self._are_near(keys)).any():
             yield keys
             return
         firsts: dict[str, int] = {}
@@ -234,8 +226,7 @@ class Moved:
         found = [ordinal for each in marks for ordinal in each.values()]
         if topic in self._grown:
             own = self._highest.get((topic, producer), {})
-            highest = max((ordinal for other, ordinal in own.items() if other != partition), default=None)
-            found += [] if highest is None else [min(highest, self._grown[topic])]
+            found += [min(ordinal, self._grown[topic]) for other, ordinal in own.items() if other != partition]
         return max(found, default=None)
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
@@ -302,10 +293,8 @@ def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tu
 def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:
     """Whether the number of each record is at or below the mark of its topic."""
     nth, topics = codes(records["topic"])
-    epoch, highest = np.array([marks.get(each, (NONE, NONE)) for each in topics.to_pylist()], np.int64).reshape(-1, 2)[nth].T
-    own = filled(records["epoch"])
-    is_up_to: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
-    return is_up_to
+    of_topics = [marks.get(each, (NONE, NONE)) for each in topics.to_pylist()]
+    return are_up_to(records, np.array(of_topics, np.int64).reshape(-1, 2)[nth])
 
 
 def _ranges(

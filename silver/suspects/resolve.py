@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.interval_join import any_of, at
-from silver.columns import NONE, row_codes, share
+from silver.columns import NONE, filled, row_codes, share
 from silver.model import SEGMENT, Limits, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Ordinal, Stream
-    from silver.columns import Flags
+    from silver.columns import Flags, Numbers
     from silver.decide.kernel import Decided
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
@@ -103,10 +103,14 @@ def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Fl
     streams = row_codes(records, STREAM)
     first_of = np.unique(streams, return_index=True)[1]
     marks = [mark(stream) or (NONE, NONE) for stream in tuples_of(records.take(pa.array(first_of)), STREAM)]
-    epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[streams].T
-    own = records["epoch"].to_numpy()
-    is_below: Flags = (own < epoch) | ((own == epoch) & (records["sequence"].to_numpy() <= highest))
-    return is_below
+    return are_up_to(records, np.array(marks, np.int64).reshape(-1, 2)[streams])
+
+
+def are_up_to(records: pa.Table, marks: Numbers) -> Flags:
+    """Whether the (epoch, sequence) of each record is at or below the pair in its row of `marks`."""
+    own, (epoch, highest) = filled(records["epoch"]), marks.T
+    is_up_to: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
+    return is_up_to
 
 
 def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequence[pa.Table], records: DataFrame) -> pa.Table:

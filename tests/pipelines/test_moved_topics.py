@@ -18,6 +18,7 @@ from lakehouse.errors import TidemarkError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import bronze_to_silver, medallion
+from pipelines.job import Job
 from silver.load import planner, recover, steps
 from silver.rules import Rules
 from silver.state.request import RecordFilter, Request, Reset
@@ -35,6 +36,14 @@ def recreate(servers: str, name: str, partitions: int = 1) -> None:
 
 def counts(result: dict[str, Any]) -> tuple[int, ...]:
     return tuple(result["silver"][name] for name in ("accepted", "duplicate", "late", "collision"))
+
+
+def claim_a_load_and_die(spark: SparkSession, run: Run, job: Job) -> None:
+    medallion.run(job, "bronze")
+    rules = bronze_to_silver.rules_of(spark, run, job.settings)
+    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
+    assert planned is not None
+    steps.claim(spark, run, planned)
 
 
 def test_a_copied_topic_with_its_old_numbers_is_continued(
@@ -123,11 +132,7 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
         accept(job, name, numbering=None)
     accepted = accept(job, name, numbering="same")
     assert (accepted["cause"], accepted["is_cut"]) == ("recreated", True)
-    medallion.run(job, "bronze")
-    rules = bronze_to_silver.rules_of(spark, run, job.settings)
-    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
-    assert planned is not None
-    steps.claim(spark, run, planned)  # and here the process dies
+    claim_a_load_and_die(spark, run, job)
     repeated: Any = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([3], (5, 90, 0, 0))
     assert len(read(spark, run, SILVER_RECORDS, "offset")) == 105
@@ -330,10 +335,6 @@ def test_a_backlog_from_before_the_growth_is_compared_where_the_config_says_so(
     medallion.run(job, "bronze")
     add_partitions(servers, name, 4)
     send(servers, name, keyed(range(1, 111), 4))
-    medallion.run(job, "bronze")
-    rules = bronze_to_silver.rules_of(spark, run, job.settings)
-    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
-    assert planned is not None
-    steps.claim(spark, run, planned)  # and here the process dies
+    claim_a_load_and_die(spark, run, job)
     repeated: Any = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([1], (110, 100, 0, 0))

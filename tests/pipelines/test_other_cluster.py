@@ -12,11 +12,9 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TopicRecreatedError
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, SILVER_LOADS
-from pipelines import bronze_to_silver, medallion
-from pipelines.job import Job
-from silver.load import planner, recover, steps
+from pipelines import medallion
 from tests.bronze.progress.test_topic_breaks import accept, job_of, read
-from tests.pipelines.test_moved_topics import counts, recreate
+from tests.pipelines.test_moved_topics import claim_a_load_and_die, counts, recreate
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
 
@@ -57,14 +55,6 @@ def copy(
 
 def numbers(producer: str, last: int, epoch: int = 0) -> Sequence[tuple[str, int, int, bytes]]:
     return [(producer, epoch, each, f"{producer}{epoch}-{each}".encode()) for each in range(1, last + 1)]
-
-
-def claim_a_load_and_die(spark: SparkSession, run: Run, job: Job) -> None:
-    medallion.run(job, "bronze")
-    rules = bronze_to_silver.rules_of(spark, run, job.settings)
-    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
-    assert planned is not None
-    steps.claim(spark, run, planned)
 
 
 def test_a_copied_topic_has_each_number_once_after_a_killed_copy_and_a_second_move(

@@ -143,7 +143,7 @@ def test_topics_that_cannot_be_read_are_skipped_and_the_others_published(
     send(servers, recreated, sequenced(1, 2))
     send(servers, whole, sequenced(2))
     failed = skips(rotten, expired, recreated, missing)
-    for said in ("offsets 1 to 2, 2 in all, cannot be decoded", "offsets 1 to 1, 1 in all, are gone", "created anew"):
+    for said in ("offsets 1 to 2, 2 in all, cannot be decoded", "offsets 1 to 1, 1 in all, are gone", "deleted and recreated"):
         assert said in str(failed.observed)
     assert published(spark, run) == of_first | {(whole, 2)}
 

@@ -232,7 +232,7 @@ def _fitting(output: Path | None) -> Format:
                 "The file's name does not say its format.",
                 where=f"-o {output}",
                 observed=suffix,
-                expected=f"one of {', '.join(_BY_SUFFIX)}, or --format beside it",
+                expected=f"one of {', '.join(_BY_SUFFIX)}, or --format as well",
                 next_step="Spreadsheets open CSV: -o FILE.csv.",
             )
         return _BY_SUFFIX.get(suffix, "csv")

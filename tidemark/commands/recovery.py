@@ -144,7 +144,7 @@ def maintain(
     from pipelines import medallion
 
     if not erase and (key, key_hex, key_file) != (None, None, None):
-        raise UsageError("A key is named, and nothing to do with it.", where="maintain", expected="--erase beside it")
+        raise UsageError("A key is given without --erase.", where="maintain", expected="--erase with the key")
     sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
     if sought is not None:
         with call.job() as job:

@@ -25,7 +25,6 @@ from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers import topics as topics_read
-from tidemark.readers.database import ALL
 from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ _LAST_LOAD = f"""
 """  # noqa: S608 -- as above
 _RULES = f"SELECT any_value(rules) AS rules FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS})"  # noqa: S608 -- as above
 _REJECTS = f"""
-    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows"
-    FROM {SILVER_REJECTS} GROUP BY class, state ORDER BY class, state
+    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows" FROM {SILVER_REJECTS} GROUP BY ALL ORDER BY 1, 2
 """  # noqa: S608 -- as above
 _KEPT_ASIDE = f"""
     SELECT state, count(*) AS records FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id)
@@ -67,9 +65,7 @@ _GATE = f"""
     WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
     ORDER BY severity, expectation, "column"
 """  # noqa: S608 -- as above
-_DECISIONS = f"""
-    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
-"""  # noqa: S608 -- as above
+_DECISIONS = f"SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}"  # noqa: S608 -- as above
 _PUBLISHED = f"""
     SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
     FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
@@ -137,8 +133,14 @@ def status(
         }
 
 
+def read_grown(lakehouse: Lakehouse) -> list[dict[str, Any]]:
+    """Read the `grown` of a status alone, from the last claim in the ledger."""
+    with query.connect(lakehouse, (SILVER_LOADS,)) as tables:
+        return _grown(tables.rows(_RULES) if SILVER_LOADS in tables.names else [])
+
+
 def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
-    return {"most": ALL if most_streams is None else most_streams} if "$most" in sql else None
+    return {"most": query.ALL if most_streams is None else most_streams} if "$most" in sql else None
 
 
 def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
@@ -194,9 +196,8 @@ def added(row: dict[str, Any]) -> str:
 
 
 def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
-    if stream["high_watermark"] is None:
-        return None
-    return {"epoch": stream["epoch"], "sequence": stream["high_watermark"]}
+    highest = stream["high_watermark"]
+    return None if highest is None else {"epoch": stream["epoch"], "sequence": highest}
 
 
 def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
@@ -216,9 +217,8 @@ def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
 
 def _write_classes(found: dict[str, Any]) -> None:
     names = ["records", *(name for name in CLASSES if found["totals"][name])]
-    rows = [
-        [label, *(found[key][name] for name in names)] for label, key in (("last load", "last_load"), ("all loads", "totals"))
-    ]
+    labels = {"last load": "last_load", "all loads": "totals"}
+    rows = [[label, *(found[key][name] for name in names)] for label, key in labels.items()]
     output.write_table(["", *names], rows, title="Records by class")
 
 

@@ -1,4 +1,4 @@
-"""A topic that breaks, on a real broker: created anew, its records expired, its partitions added, its checkpoint damaged."""
+"""A topic that breaks, on a real broker: recreated, its records expired, its partitions added, its checkpoint damaged."""
 
 import json
 import shutil
@@ -293,7 +293,7 @@ def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many
         create_topic(servers, name, 1)
         send(servers, name, sequenced(*sent))
 
-    with pytest.raises(TopicRecreatedError, match="created anew") as refused:
+    with pytest.raises(TopicRecreatedError, match="deleted and recreated") as refused:
         medallion.run(job)
     assert [name in str(refused.value.next_step) for name in names] == [True, True, True]
     assert len(offsets(spark, run)) == 6

@@ -33,7 +33,7 @@ REFUSED = {
     "keys of a MAP": ["a MAP<INT, INT>"],
     "at most 38 digits": ["a DECIMAL(39, 2)"],
     "cannot be": ["a DECIMAL(5, 6)"],
-    "stands twice": ["a INT, A STRING", "s STRUCT<a: INT, A: INT>"],
+    "listed twice": ["a INT, A STRING", "s STRUCT<a: INT, A: INT>"],
     "cannot be the name of a field": ["`a,b` INT", "_tidemark_corrupt STRING"],
     "no list of fields": ["s STRUCT<>", "a INT,", "a ARRAY<INT", "a INT DEFAULT 5", "a STRING COLLATE UNICODE"],
     "nested too deep": ["a " + "ARRAY<" * 200 + "INT" + ">" * 200],

@@ -157,8 +157,8 @@ def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart()
 def _settles(own: str, *known: str) -> str | None:
     names = [*NUMBER, "content_sha256"]
     record = pa.table([["t@2"], ["p"], [0], [1], [own]], names=names)
-    told = pa.table([["t@2"] * len(known), ["p"] * len(known), [0] * len(known), [1] * len(known), list(known)], names=names)
-    return moved._SETTLED[int(settle(record, told)[0])]
+    others = pa.table([["t@2"] * len(known), ["p"] * len(known), [0] * len(known), [1] * len(known), list(known)], names=names)
+    return moved._SETTLED[int(settle(record, others)[0])]
 
 
 def test_an_erased_record_is_taken_for_a_copy_unless_it_was_compared_before_it_was_erased() -> None:

@@ -137,7 +137,7 @@ def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[
         ("erase --topic t --reason x --key-file no-such-file", "cannot be read"),
         ("erase --topic t --reason x --key ''", "empty"),
         ("maintain --erase", "not clear which key"),
-        ("maintain --key hunter3", "nothing to do with it"),
+        ("maintain --key hunter3", "A key is given without --erase"),
         ("demo --into .", "The demo starts with an empty folder"),
         *((name, "Did you mean policies?") for name in ("run", "plan", "status", "sql query", "verify")),
         *((name, "Did you mean policies?") for name in ("config show", "config check")),

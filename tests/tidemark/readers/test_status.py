@@ -20,7 +20,6 @@ from tests.support.small_tables import write_rows
 from tests.tidemark.conftest import RunCommand
 from tidemark.extras.onboarding import check
 from tidemark.extras.report.summary import verdict
-from tidemark.process.context import load_settings
 from tidemark.readers.status import status
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -95,8 +94,7 @@ def test_added_partitions_are_named_until_all_that_was_sent_before_is_decided(ro
     sentence = "Topic t has 4 partitions, once 2. Nothing shows whether numbers repeat across partitions"
     assert sentence in run_command("status")[0]
     assert sentence in " ".join(verdict(found_in(root))["said"])
-    (settings,) = root.parent.glob("*.yml")
-    (named,) = check._of_added_partitions(load_settings(settings, None), Lakehouse(root=str(root)))
+    (named,) = check._of_added_partitions(Lakehouse(root=str(root)))
     assert (named.name, named.ok, sentence in named.observed) == ("partitions t", True, True)
 
 

@@ -302,16 +302,16 @@ def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) ->
     yield _of_error("tables", tables, expected, f"{observed}.") if tables else _finding("tables", (True, observed, expected))
     yield from commits
     if is_begun and not any(refused.values()):  # tables that a run refuses may lack what is read here
-        yield from _of_added_partitions(settings, lakehouse)
+        yield from _of_added_partitions(lakehouse)
     for stage, refusal in refused.items():
         needed = _NEEDED[stage]
         yield _of_error(stage, refusal, needed) if refusal else _finding(stage, (True, needed, needed))
 
 
-def _of_added_partitions(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:
+def _of_added_partitions(lakehouse: Lakehouse) -> Iterator[Finding]:
     expected = "partitions that are compared, unless each counts for itself"
     with suppress(TidemarkError):
-        for row in status.status(settings.pipeline, lakehouse, with_missing=False, most_streams=0)["grown"]:
+        for row in status.read_grown(lakehouse):
             yield _finding(f"partitions {row['topic']}", (True, status.added(row), expected))
 
 
