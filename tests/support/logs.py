@@ -1,7 +1,7 @@
 """Kafka logs that are drawn: odd producers, extreme numbers, records sent again, changed or read twice, cut into loads."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
@@ -35,6 +35,9 @@ class Log:
 
     def arrivals(self, load: int) -> list[Seen]:
         return [each for record in self.loads[load] for each in [record] * (1 + (record.offset in self.twice))]
+
+    def in_topic(self, topic: str) -> "Log":
+        return replace(self, loads=tuple(tuple(replace(each, topic=topic) for each in load) for load in self.loads))
 
 
 def logs(*, with_epochs: bool, with_replays: bool) -> st.SearchStrategy[Log]:

@@ -20,7 +20,7 @@ from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
 from tests.support.fold import Arrival, fold
-from tests.support.logs import LARGEST, Log, logs
+from tests.support.logs import LARGEST, LOADS, Log, logs
 from tests.support.reference import Reference
 from tests.support.segments import KEYS, arrival_of, keys_of, kinds_of, segments_of
 
@@ -83,13 +83,18 @@ def require_as_folded(
         assert gaps_of(found) == missing, nth
 
 
-@settings(max_examples=examples(100, 5_000), deadline=None)
-@given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]))
-def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None) -> None:
+_LOGS = st.lists(logs(with_epochs=True, with_replays=True), min_size=10, max_size=10)
+
+
+@settings(max_examples=examples(10, 500), deadline=None)
+@given(drawn=_LOGS, max_jump=st.sampled_from([None, 3, 20]))
+def test_each_load_of_ten_logs_is_decided_as_the_reference_does(drawn: list[Log], max_jump: int | None) -> None:
     rules = Rules(Source("value"), max_jump=max_jump, contiguous=True)
     reference = Reference(max_jump=max_jump)
-    for load, records in enumerate(log.loads):
-        sent, before = log.arrivals(load), dict(reference.watermarks)
+    of_topics = [log.in_topic(f"t{nth}") for nth, log in enumerate(drawn)]
+    for load in range(LOADS):
+        records = [record for log in of_topics for record in log.loads[load]]
+        sent, before = [record for log in of_topics for record in log.arrivals(load)], dict(reference.watermarks)
         reference.take(records)
         arrived = [arrival_of(record) for record in sent]
 
