@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from bronze.kafka.sample import Sample, Sampled
     from lakehouse.settings.pipeline import Settings, ValueFormat
     from tidemark.extras.onboarding.candidates import Candidate
+    from tidemark.extras.onboarding.sample import Sample, Sampled
 
 _FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20
