@@ -1,4 +1,4 @@
-"""Keeps the rows that violate an expectation out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
+"""Keep the rows that violate an expectation out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
 
 Above `policies.max_quarantined_share` of a load, the expectation fails the load: a wrong expectation must not empty Gold.
 """
@@ -9,14 +9,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from expectations.checks import Subject
 from expectations.gx import engine
-from expectations.gx.arguments import flatten
 from expectations.gx.engine import Result
+from lakehouse import reconcile
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, RESULTS
+from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS
 from lakehouse.contracts.gold import REJECTS
-from lakehouse.contracts.silver import HELD, KEPT
+from lakehouse.contracts.silver import HELD
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.measures import Row
+    from expectations.evidence.facts import Row
     from lakehouse.run.context import Run
 
     Place = tuple[str, int, int]
@@ -61,7 +62,7 @@ class QuarantineLimits:
         aside = Counter(self.part(row) for row in rows)
         kept: Counter[Part] = Counter()
         for row in ledger:
-            kept[self.part(row)] += sum(row[name] for name in KEPT)
+            kept[self.part(row)] += reconcile.kept(row)
         return {
             part
             for part, count in aside.items()
@@ -84,33 +85,29 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
     """Evaluate the expectations that keep rows out of Gold on the records that Gold would get, and find the rows."""
     if not checks:
         return RowQuarantine([], [])
-    flat, renamed = flatten(records, checks)
-    results = [
-        replace(result, check=check)
-        for check, result in zip(checks, engine.evaluate(renamed, {check.subject: flat for check in checks}), strict=True)
-    ]
+    results = engine.evaluate(checks, {Subject.RECORDS: records})
     rows_of: dict[int, list[Row]] = {}
     for number, result in enumerate(results):
         if result.outcome == ERRORED:
             results[number] = _fails(result, "")
-        elif result.outcome == FAILED:
-            named = engine.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
-            rows_of[number] = named
-            if not named or len(named) > MOST:
-                why = "it names no rows" if not named else f"more than {MOST:,} are not kept out"
+        elif result.outcome != PASSED:
+            rows = engine.unexpected_rows(result.check, records, names=NAMES, most=MOST + 1)
+            if 0 < len(rows) <= MOST:
+                rows_of[number] = rows
+            else:
+                why = f"more than {MOST:,} are not kept out" if rows else "it names no rows"
                 results[number] = _fails(result, f"; {why}")
-                del rows_of[number]
     return _within(results, rows_of, ledger, limits)
 
 
 def _within(
     results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: QuarantineLimits
 ) -> RowQuarantine:
-    """Apply the limits: keep out the rows within the limits. Expectations above the limits fail their loads."""
+    """Keep out the rows within the limits. Expectations above the limits fail their loads."""
     too_many = limits.passed(_each_once(rows_of, results), ledger)
     for number, rows in list(rows_of.items()):
-        if any(limits.part(row) in too_many for row in rows):
-            over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
+        over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
+        if over:
             why = f"more than policies.max_quarantined_share of load {', '.join(map(str, over[:3]))}"
             results[number] = _fails(results[number], f"; {why}: nothing is kept out")
             del rows_of[number]
@@ -134,11 +131,13 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
         check = results[number].check
         name = " ".join(part for part in (check.name, check.column) if part)
         for row in rows:
-            place = (row["topic"], row["partition"], row["offset"])
-            found[place] = row
-            if name not in reasons[place]:
-                reasons[place].append(name)
-    return [{**row, "reason": ", ".join(reasons[place])} for place, row in sorted(found.items(), key=str)]
+            found[_place(row)] = row
+            reasons[_place(row)].append(name)
+    return [{**row, "reason": ", ".join(dict.fromkeys(reasons[place]))} for place, row in sorted(found.items(), key=str)]
+
+
+def _place(row: Row) -> Place:
+    return row["topic"], row["partition"], row["offset"]
 
 
 def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
@@ -151,10 +150,7 @@ def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: s
     table = run.table(GOLD_REJECTS)
     tables.create(spark, table, REJECTS)
     decided = _decided(spark, run)
-    listed = [
-        {**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get((row["topic"], row["partition"], row["offset"]), {})}
-        for row in rows
-    ]
+    listed = [{**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get(_place(row), {})} for row in rows]
     known = {row["gate_run_id"] for row in small_tables.read(spark, table, ("gate_run_id",), start=("load_seq", first))}
     replaced = known & _superseded(spark, run, first)
     if listed or replaced:
@@ -179,7 +175,7 @@ def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
         return {}
     loads = {row["load_seq"] for row in small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq",))}
     return {
-        (row["topic"], row["partition"], row["offset"]): {name: row[name] for name in ("state", "settled_load_seq")}
+        _place(row): {name: row[name] for name in ("state", "settled_load_seq")}
         for row in settled
         if row["settled_load_seq"] in loads
     }

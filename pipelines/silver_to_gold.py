@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from expectations import gate, verdict
+from expectations import gate
 from expectations.evidence.snapshot import last_published
 from expectations.row_quarantine import QuarantineLimits
 from gold import publish, undo
@@ -39,7 +39,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)
-    verdict.raise_if_failed(spark, run, audited)
+    gate.raise_if_failed(spark, run, audited)
     return {
         "gate_run_id": audited.gate_run_id,
         "first_load_seq": audited.first_load_seq,
@@ -60,11 +60,11 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
-    audited = verdict.last(spark, run)
+    audited = gate.last_gate_run(spark, run)
     if audited is None:
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
-        verdict.raise_if_failed(spark, run, audited)
+        gate.raise_if_failed(spark, run, audited)
         # Before publishing: afterwards an erasure in the range would count as applied, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
         done = vars(publish.publish(spark, run, audited, settings.gold))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from expectations.evidence import facts
-from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
@@ -140,9 +140,8 @@ def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Se
     if not again:
         return []
     wanted = frames.of_tuples(spark, again, "topic string, partition int, producer string, load_seq bigint")
-    rejects = run.table(SILVER_REJECTS)
     is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(snapshot.first_load_seq, snapshot.finished)
-    duplicates = tables.read(spark, rejects, version=tables.version(spark, rejects)).where(is_asked)
+    duplicates = spark.read.table(run.table(SILVER_REJECTS).sql).where(is_asked)
     of_wanted = duplicates.join(F.broadcast(wanted), on=frames.same_stream(duplicates, wanted, "load_seq"), how="left_semi")
     first, last = ((f"{end}_offset", f"{end}_sequence") for end in ("first", "last"))
     blocks = of_wanted.select(*_BLOCK, *first, *last).toArrow()
@@ -177,7 +176,6 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
-    by_version = None
     if len(topics) <= 1:
         named = json.loads(topics.pop()) if topics else None
 
@@ -185,9 +183,8 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
             return facts.bronze_counts(appended if named is None else appended.where(is_of_topics(named)))
 
         by_version = tables.collect_appended(spark, bronze, after_version=after_version, to_version=to_version, summary=summary)
-    if by_version is not None:
-        return BronzeCounts(by_load([row.asDict() for row in by_version], loads), uncounted=uncounted)
-    if len(topics) <= 1:
+        if by_version is not None:
+            return BronzeCounts(by_load([row.asDict() for row in by_version], loads), uncounted=uncounted)
         run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
     offsets = facts.bronze_offsets(tables.read(spark, bronze, version=snapshot.bronze_version), _spans(spark, ledger))
     counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}

@@ -1,17 +1,11 @@
-"""Check the arguments of expectations before any record is read, and add the flat columns that they need.
-
-Great Expectations accepts a wrong pattern, condition, column or value. The expectation then fails on every load, and Gold
-stops. Only unambiguous mistakes are refused: this module does not parse Spark's SQL or Java's patterns.
+"""Which arguments of expectations fit which types of columns, and columns of types that Great Expectations compares exactly.
 
 Some of its Spark metrics find `payload.id` inside the struct, others do not. Some refuse a SMALLINT, and all read the FLOAT
 0.1 as 0.10000000149. Some compare in Python: a Decimal with a float, and a time in the driver's zone with one in UTC.
-`flatten` adds flat columns of types that they compare exactly.
 """
 
 from __future__ import annotations
 
-import re
-import warnings
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from expectations.checks import Check, Subject
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
+
+    from expectations.checks import Check
 
 Kind = Literal["number", "moment", "text", "boolean", "binary", "nested"]
 
@@ -60,9 +54,9 @@ _KINDS: dict[str, tuple[Kind, ...]] = {
     "expect_column_values_to_match_json_schema": ("text", "binary"),
 }
 """The kinds of columns that an expectation can be evaluated on, if not all."""
-OF_TYPES = {f"expect_column_{what}" for what in ("values_to_be_of_type", "values_to_be_in_type_list", "type_to_be")}
+_OF_TYPES = {f"expect_column_{what}" for what in ("values_to_be_of_type", "values_to_be_in_type_list", "type_to_be")}
 """Expectations on the type of a column."""
-COMPARED_IN_PYTHON = {
+_COMPARED_IN_PYTHON = {
     *("expect_column_min_to_be_between", "expect_column_max_to_be_between"),
     "expect_column_most_common_value_to_be_in_set",
 }
@@ -76,9 +70,8 @@ _WORDS: dict[Kind, str] = {
     "boolean": "true or false",
     "binary": "bytes",
 }
-_GX_PARSERS = ("great_expectations", "great_expectations__experimental__")
-_GX_COLUMN = re.compile(r"\bcol\(\s*[\"']([^\"']*)[\"']\s*\)")
-_BROKEN = ("missing )", "unbalanced parenthesis", "unterminated character set")
+
+_PYTHON_TYPES = {"number": (int, float), "moment": date, "text": str, "boolean": bool}
 
 _CASTS = {"tinyint": ("int",), "smallint": ("int",), "float": ("string", "double")}
 """Casts by type, applied in order. A FLOAT becomes the DOUBLE with the same digits, as in the config."""
@@ -120,19 +113,19 @@ def unlike(expectation: str, arguments: Mapping[str, Any], kinds: Mapping[str, K
     return None
 
 
-def comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> Mapping[str, Any]:
+def _comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> Mapping[str, Any]:
     """Convert bounds and values to types that Great Expectations compares with a kind of column: numbers, times in UTC.
 
-    >>> comparable("expect_column_values_to_be_between", {"max_value": "2026-03-01T01:00:00+01:00"}, "moment")
+    >>> _comparable("expect_column_values_to_be_between", {"max_value": "2026-03-01T01:00:00+01:00"}, "moment")
     {'max_value': '2026-03-01T00:00:00+00:00'}
     """
 
     def read(value: Any) -> Any:
-        if kind == "number" and _is_a(value, kind):
-            return _number(value)
-        if kind != "moment" or not _is_a(value, kind):
+        if kind not in ("number", "moment") or not _is_a(value, kind):
             return value
-        if expectation not in COMPARED_IN_PYTHON:
+        if kind == "number":
+            return _number(value)
+        if expectation not in _COMPARED_IN_PYTHON:
             return _utc(value).replace(tzinfo=UTC).isoformat()
         return _utc(value).isoformat() if expectation in _BOUNDED else _utc(value)
 
@@ -144,22 +137,14 @@ def comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> Ma
     return changed
 
 
-def _is_a(value: object, kind: Kind) -> bool:
-    if kind == "number":
-        return not isinstance(value, bool) and (
-            isinstance(value, (int, float)) or (isinstance(value, str) and _is_read(float, value))
-        )
-    if kind == "moment":
-        return isinstance(value, date) or (isinstance(value, str) and _is_read(_utc, value))
-    return isinstance(value, {"text": str, "boolean": bool}.get(kind, ()))
-
-
-def _is_read(read: Callable[[str], object], text: str) -> bool:
-    try:
-        read(text)
-    except (ValueError, OverflowError):
-        return False
-    return True
+def _is_a(value: Any, kind: Kind) -> bool:
+    if isinstance(value, str) and kind in ("number", "moment"):
+        try:
+            _number(value) if kind == "number" else _utc(value)
+        except (ValueError, OverflowError):
+            return False
+        return True
+    return isinstance(value, _PYTHON_TYPES.get(kind, ())) and (kind == "boolean" or not isinstance(value, bool))
 
 
 def _is_rounded(bound: str | float) -> bool:
@@ -172,7 +157,10 @@ def _is_rounded(bound: str | float) -> bool:
 
 
 def _number(value: str | float) -> float:
-    return value if not isinstance(value, str) else int(value) if _is_read(int, value) else float(value)
+    try:
+        return int(value) if isinstance(value, str) else value
+    except ValueError:
+        return float(value)
 
 
 def _utc(value: str | date) -> datetime:
@@ -181,82 +169,14 @@ def _utc(value: str | date) -> datetime:
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
-def broken_pattern(arguments: Mapping[str, Any]) -> str | None:
-    r"""Return the argument that is not a regular expression, because a bracket or parenthesis is missing.
-
-    >>> broken_pattern({"regex": "("}), broken_pattern({"regex": r"\p{Lu}(?<year>[0-9]{4})[a-z&&[^x(]]\Q(\E"})
-    ('regex', None)
-    """
-    for name in ("regex", "regex_list"):
-        given = arguments.get(name)
-        patterns = given if isinstance(given, (list, tuple)) else [given]
-        if any(isinstance(pattern, str) and _is_broken(pattern) for pattern in patterns):
-            return name
-    return None
-
-
-def _is_broken(pattern: str) -> bool:
-    plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL)
-    if "\\Q" in pattern or re.search(r"\[\^?\]?[^\]]*\[", plain):  # Java's quotes, and its sets within sets
-        return False
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            re.compile(plain)
-    except (re.error, OverflowError, RecursionError) as error:
-        return str(error).startswith(_BROKEN)
-    return False
-
-
-def parser_is_missing(arguments: Mapping[str, Any]) -> bool:
-    """Whether a condition in Great Expectations' syntax, `col("sequence") > 3`, lacks its `condition_parser`."""
-    condition = arguments.get("row_condition")
-    is_own = isinstance(condition, str) and _GX_COLUMN.search(condition)
-    return bool(is_own) and arguments.get("condition_parser") not in _GX_PARSERS
-
-
-def condition_columns(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the columns in comparisons of `row_condition`, nested ones as paths.
-
-    >>> condition_columns({"row_condition": "sequenz > 3 AND (topic = 'a > b' OR NOT upper(key) = 'B')"})
-    ['sequenz', 'topic']
-    """
-    condition = arguments.get("row_condition")
-    if not isinstance(condition, str):
-        return list(_columns_of(condition))
-    if arguments.get("condition_parser") in _GX_PARSERS:
-        return _GX_COLUMN.findall(condition)
-    import sqlglot
-    from sqlglot import expressions
-    from sqlglot.errors import SqlglotError
-
-    try:
-        tree = sqlglot.parse_one(condition, dialect="spark")
-    except (SqlglotError, RecursionError):
-        return []
-    if tree.find(expressions.Select):
-        return []
-    compared = [each for each in tree.find_all(expressions.Column) if isinstance(each.parent, expressions.Predicate)]
-    names = [".".join(part.name for part in column.parts) for column in compared]
-    return [name for name in names if name.lower() != "localtimestamp"]
-
-
-def _columns_of(condition: object) -> Iterator[str]:
-    if isinstance(condition, dict):
-        column = condition.get("column")
-        if isinstance(column, dict) and isinstance(column.get("name"), str):
-            yield column["name"]
-        for part in condition.get("conditions") or ():
-            yield from _columns_of(part)
-
-
-def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:
-    """Add a flat column for each nested or converted one that a check of records names, and rename it in the check.
+def flatten(records: DataFrame, checks: Iterable[Check]) -> tuple[DataFrame, list[Check]]:
+    """Add a flat column for each nested or converted one that a check names, and rename it in the check.
 
     The columns are named such as `payload__id` or `as_double__payload__id`. A path that does not exist is kept, so that the
     check reports it.
     """
     columns: dict[str, Column] = {}
-    flat = [_flattened(check, records.schema, columns) if check.subject is Subject.RECORDS else check for check in checks]
+    flat = [_flattened(check, records.schema, columns) for check in checks]
     return (records.withColumns(columns) if columns else records), flat
 
 
@@ -274,14 +194,14 @@ def _flattened(check: Check, schema: StructType, columns: dict[str, Column]) -> 
         for name in casts:
             columns[names[path]] = columns[names[path]].cast(name)
         if path == arguments.get("column"):
-            arguments = comparable(check.type, arguments, kind_of(found.simpleString()))
+            arguments = _comparable(check.type, arguments, kind_of(found.simpleString()))
     return replace(check, arguments=_renamed(arguments, names))
 
 
 def _casts(expectation: str, found: DataType) -> tuple[str, ...]:
     sql_type = found.simpleString().partition("(")[0]
-    casts = {**_CASTS, **_CASTS_FOR_PYTHON} if expectation in COMPARED_IN_PYTHON else _CASTS
-    return () if expectation in OF_TYPES else casts.get(sql_type, ())
+    casts = {**_CASTS, **_CASTS_FOR_PYTHON} if expectation in _COMPARED_IN_PYTHON else _CASTS
+    return () if expectation in _OF_TYPES else casts.get(sql_type, ())
 
 
 def named(arguments: Mapping[str, Any]) -> list[str]:

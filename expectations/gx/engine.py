@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from expectations.checks import Check, Subject
-from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
+from expectations.checks import Subject
+from expectations.gx.arguments import flatten, named
+from lakehouse.contracts.gate import ERRORED, FAILED, PASSED
 from lakehouse.errors import ConfigError, TidemarkError, headline
 from lakehouse.settings.secrets import mask
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from expectations.checks import Check
+
+Row = dict[str, Any]
 
 _CHECK = "tidemark_check"
 _OBSERVED_CHARACTERS = 500
@@ -83,7 +86,7 @@ def require(checks: Sequence[Check]) -> None:
             )
 
 
-def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
+def evaluate(checks: Sequence[Check], data: Mapping[Subject, list[Row] | DataFrame]) -> list[Result]:
     """Evaluate checks that `require` has passed, those of one subject together, on its rows or Spark DataFrame.
 
     Returns:
@@ -95,8 +98,13 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
         numbered = {number: check for number, check in enumerate(checks) if check.subject is subject}
         if not numbered:
             continue
+        rows, evaluated = content, list(numbered.values())
+        if not isinstance(rows, list):
+            rows, evaluated = flatten(rows, evaluated)
         try:
-            found |= _validated(_batch(context, subject.value, content), numbered)
+            batch = _batch(context, subject.value, rows)
+            validated = _validated(batch, dict(zip(numbered, evaluated, strict=True)))
+            found |= {number: _result(check, validated[number]) for number, check in numbered.items()}
         except TidemarkError:
             raise
         except Exception as error:  # noqa: BLE001 -- third-party code: any error is the result
@@ -105,24 +113,26 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
     return [found[number] for number in sorted(found)]
 
 
-def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
+def unexpected_rows(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[Row]:
     """Return some columns of the records that violate an expectation; none if it evaluates all rows at once.
 
     Raises:
         TidemarkError: It could not be evaluated.
     """
-    index = {f"{_CHECK}_{name}": name for name in names}  # copies: the column that is evaluated may be one of them
-    named = records.withColumns({alias: records[name] for alias, name in index.items()})
+    flat, (evaluated,) = flatten(records, [check])
+    flat_names = dict(zip(named(check.arguments), named(evaluated.arguments), strict=True))
+    # Copies, because the column that is evaluated may be one of them.
+    copies = {f"{_CHECK}_{number}": flat[flat_names.get(name, name)] for number, name in enumerate(names)}
     wanted = {
         "result_format": "SUMMARY",
         "partial_unexpected_count": most,
-        "unexpected_index_column_names": list(index),
+        "unexpected_index_column_names": list(copies),
         "exclude_unexpected_values": True,
     }
     result: Mapping[str, Any] = {}
     try:
-        batch = _batch(_context(), Subject.RECORDS.value, named)
-        validated = batch.validate(_expectation(check, 0, check.name), result_format=wanted)
+        batch = _batch(_context(), Subject.RECORDS.value, flat.withColumns(copies))
+        validated = batch.validate(_expectation(evaluated, 0, check.name), result_format=wanted)
         result, problem = validated.result, _problem(validated.exception_info)
     except Exception as error:  # noqa: BLE001 -- third-party code: any error explains why there are no rows
         problem = f"{type(error).__name__}: {headline(str(error))}"
@@ -133,7 +143,7 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
     return [
         dict(zip(names, row, strict=True))
         for columns in lists
-        for row in zip(*(columns[alias] for alias in index), strict=True)
+        for row in zip(*(columns[alias] for alias in copies), strict=True)
     ]
 
 
@@ -219,8 +229,8 @@ def _context() -> EphemeralDataContext:
     return gx.get_context(mode="ephemeral", project_config=config)
 
 
-def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[str, object]] | DataFrame) -> Batch:
-    if isinstance(content, (list, tuple)):
+def _batch(context: EphemeralDataContext, name: str, content: list[Row] | DataFrame) -> Batch:
+    if isinstance(content, list):
         facts = context.data_sources.add_pandas(name).add_dataframe_asset(name)
         rows = pa.Table.from_pylist(content).to_pandas()
         return facts.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": rows})
@@ -228,7 +238,7 @@ def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[s
     return records.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": content})
 
 
-def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]:
+def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, ExpectationValidationResult]:
     """Return results by each expectation's number, because Great Expectations does not preserve their order."""
     import great_expectations as gx
 
@@ -236,8 +246,7 @@ def _validated(batch: Batch, numbered: Mapping[int, Check]) -> dict[int, Result]
     suite = gx.ExpectationSuite(name="tidemark_gate", expectations=expectations)
     # No sample of unexpected values: it would need a job per expectation, and expose personal data.
     validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
-    found = {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
-    return {number: _result(check, found[number]) for number, check in numbered.items()}
+    return {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
 
 
 def _expectation(check: Check, number: int, where: str) -> Expectation:
@@ -245,10 +254,8 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
     from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
 
     meta = {**(check.arguments.get("meta") or {}), _CHECK: number}
-    severity = "critical" if check.severity == CRITICAL else "warning"
     try:
-        kind = get_expectation_impl(check.type)
-        return kind(**{**check.arguments, "meta": meta, "severity": severity})
+        return get_expectation_impl(check.type)(**{**check.arguments, "meta": meta})
     except ExpectationNotFoundError:
         known = list_registered_expectation_implementations()
         near = difflib.get_close_matches(check.type, known, n=1)
