@@ -125,7 +125,7 @@ def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits 
         return
     done = _audited(spark, run, gate, limits)
     if isinstance(done, _Audit):
-        _require_let_out(run, done.gate_run, done.rows)
+        raise_if_failed(run, done.gate_run)
 
 
 def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None) -> _Audit | GateRun | None:
@@ -149,10 +149,7 @@ def _evaluate(
     gate_run_id = new_id()
     found = snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
-    data: dict[Subject, list[Row] | DataFrame] = {
-        Subject.STREAMS: streams,
-        Subject.LOADS: load_facts(found),
-    }
+    data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
     kept = RowQuarantine([], [])
     if any(check.subject is Subject.RECORDS for check in checks):
         records = snapshot.gold_records(spark, run, pins, gate_run_id=gate_run_id)
@@ -270,43 +267,24 @@ def _build_docs(run: Run, done: _Audit) -> None:
     run.report.event("gate.docs_built", path=f"{place}/index.html")
 
 
-def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
+def raise_if_failed(run: Run, gate_run: GateRun) -> None:
     """Raise if the gate failed and the range was not released.
 
     Raises:
         GateFailedError: It names each critical expectation that was not met.
     """
-    if not gate_run.is_let_out:
-        start = ("last_load_seq", gate_run.last_load_seq)
-        rows = small_tables.read(spark, run.table(GATE_RESULTS), RESULTS.names, start=start)
-        _require_let_out(run, gate_run, (row for row in rows if row["gate_run_id"] == gate_run.gate_run_id))
-
-
-def _require_let_out(run: Run, gate_run: GateRun, rows: Iterable[Row]) -> None:
-    """Raise as `raise_if_failed`, with the gate run's rows of gate_results."""
     if gate_run.is_let_out:
         return
-    unmet = [
-        f"{_expectation_name(row)} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
-        for row in rows
-        if row["severity"] == CRITICAL and row["outcome"] != PASSED
-    ]
     budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
     loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
     raise GateFailedError(
         f"The gate failed: Gold stays before load {gate_run.first_load_seq}.",
         where=f"{run.pipeline}, {gate_run.named}",
-        observed="".join(f"\n    {each}" for each in unmet),
+        observed="".join(f"\n    {each}" for each in gate_run.unmet),
         expected="every critical expectation met",
         next_step=f"See the rows behind it: `tidemark gate show`.{loosen} For these loads alone: `tidemark gate release` or "
         "`tidemark gate reject`.",
     )
-
-
-def _expectation_name(row: Row) -> str:
-    """Return an expectation's name with its column. The name of an invariant or a budget already implies it."""
-    is_of_users = row["expectation"].startswith("expect_") and row["column"]
-    return f"{row['expectation']} on {shortened(row['column'])}" if is_of_users else str(row["expectation"])
 
 
 def last_gate_run(spark: SparkSession, run: Run) -> GateRun | None:
@@ -335,7 +313,8 @@ def last_results(spark: SparkSession, run: Run) -> list[Row]:
 
 def gate_run_of(rows: Sequence[Row], decided: Sequence[Row]) -> GateRun:
     """Build a gate run from its rows of gate_results and those of gate_decisions."""
-    unmet = [row for row in rows if row["outcome"] != PASSED]
+    failed = [row for row in rows if row["outcome"] != PASSED and row["severity"] == CRITICAL]
+    warned = [row for row in rows if row["outcome"] != PASSED and row["severity"] != CRITICAL]
     decision = decision_on(decided, rows[0]["gate_run_id"])
     return GateRun(
         gate_run_id=rows[0]["gate_run_id"],
@@ -343,11 +322,20 @@ def gate_run_of(rows: Sequence[Row], decided: Sequence[Row]) -> GateRun:
         last_load_seq=rows[0]["last_load_seq"],
         silver_version=rows[0]["silver_version"],
         loads_version=rows[0]["loads_version"],
-        failed=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] == CRITICAL)),
-        warned=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] != CRITICAL)),
+        failed=tuple(dict.fromkeys(row["expectation"] for row in failed)),
+        warned=tuple(dict.fromkeys(row["expectation"] for row in warned)),
+        unmet=tuple(map(_unmet, failed)),
         decision=decision and decision["decision"],
         rejected=rejected_loads(decided),
     )
+
+
+def _unmet(row: Row) -> str:
+    """Describe an expectation that was not met. Its column is named only if its name does not imply it."""
+    name = row["expectation"]
+    if name.startswith("expect_") and row["column"]:
+        name = f"{name} on {shortened(row['column'])}"
+    return f"{name} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
 
 
 def decisions(spark: SparkSession, run: Run) -> list[Row]:

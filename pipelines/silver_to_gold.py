@@ -39,7 +39,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)
-    gate.raise_if_failed(spark, run, audited)
+    gate.raise_if_failed(run, audited)
     return {
         "gate_run_id": audited.gate_run_id,
         "first_load_seq": audited.first_load_seq,
@@ -64,7 +64,7 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     if audited is None:
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
-        gate.raise_if_failed(spark, run, audited)
+        gate.raise_if_failed(run, audited)
         # Before publishing: afterwards an erasure in the range would count as applied, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
         done = vars(publish.publish(spark, run, audited, settings.gold))

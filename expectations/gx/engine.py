@@ -165,17 +165,31 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Non
 
     Their pages show values unescaped, so they are built from names, arguments and booleans alone.
     """
-    from great_expectations.core import ExpectationSuiteValidationResult, RunIdentifier
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult, RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
         ValidationResultIdentifier,
     )
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    def without_values(result: Result) -> ExpectationValidationResult:
+        check, is_errored = result.check, result.outcome == ERRORED
+        arguments = {name: mask(value) for name, value in check.arguments.items() if name != "meta"}
+        return ExpectationValidationResult(
+            success=result.outcome == PASSED,
+            expectation_config=ExpectationConfiguration(type=check.type, kwargs=arguments),
+            exception_info={
+                "raised_exception": is_errored,
+                "exception_message": "See gate_results." if is_errored else "",
+                "exception_traceback": "",
+            },
+        )
 
     met = sum(result.outcome == PASSED for result in results)
     suite = "tidemark_gate"
     validated = ExpectationSuiteValidationResult(
         success=met == len(results),
-        results=[_boolean_only(result) for result in results],
+        results=[without_values(result) for result in results],
         suite_name=suite,
         statistics={
             "evaluated_expectations": len(results),
@@ -197,23 +211,6 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Non
     }
     context.add_data_docs_site("gate", site)
     context.build_data_docs()
-
-
-def _boolean_only(result: Result) -> ExpectationValidationResult:
-    from great_expectations.core import ExpectationValidationResult
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    check = result.check
-    arguments = {name: mask(value) for name, value in check.arguments.items() if name != "meta"}
-    return ExpectationValidationResult(
-        success=result.outcome == PASSED,
-        expectation_config=ExpectationConfiguration(type=check.type, kwargs=arguments),
-        exception_info={
-            "raised_exception": result.outcome == ERRORED,
-            "exception_message": "See gate_results." if result.outcome == ERRORED else "",
-            "exception_traceback": "",
-        },
-    )
 
 
 def _context() -> EphemeralDataContext:

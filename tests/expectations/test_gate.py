@@ -48,7 +48,7 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
         errored = audited(spark, loaded)
     assert {row["outcome"] for row in results(spark, loaded, errored).values()} == {"errored"}
     with pytest.raises(GateFailedError, match="errored"):
-        gate.raise_if_failed(spark, loaded, errored)
+        gate.raise_if_failed(loaded, errored)
     spark.sql(f"UPDATE {loaded.table('gate_results').sql} SET evaluated_at = evaluated_at + INTERVAL 1 HOUR")
 
     gate_run = audited(spark, loaded, data_docs=True)
@@ -62,7 +62,7 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
     missing = recorded["budget_missing", "warn"]
     assert (missing["column"], missing["observed"]) == ("missing_of_contiguous", "0")
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
-    gate.raise_if_failed(spark, loaded, gate_run)
+    gate.raise_if_failed(loaded, gate_run)
     assert gate.last_gate_run(spark, loaded) == gate_run
     data_docs = loaded.lakehouse.sidecar_files("_data_docs")
     assert data_docs is not None
@@ -92,7 +92,7 @@ def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: 
     assert {name for name in gate_run.failed if name.startswith("budget")} == {"budget_duplicate_share", "budget_undecodable"}
     assert {name for name in gate_run.warned if name.startswith("budget")} == {"budget_duplicate_share", "budget_missing"}
     with pytest.raises(GateFailedError) as raised:
-        gate.raise_if_failed(spark, loaded, gate_run)
+        gate.raise_if_failed(loaded, gate_run)
     assert raised.value.exit_code == 3
     assert "budget_duplicate_share failed: observed 0.125, expected at most 0.12 in a load" in str(raised.value)
     assert "loosen gate.budgets: duplicate_share, undecodable" in str(raised.value)

@@ -240,7 +240,7 @@ def _compare(spark: SparkSession, run: Run, log: list[Seen], expected: Mapping[s
     assert _missing(run) == set().union(*(reference.missing for reference in expected.values()))
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
-    gate.raise_if_failed(spark, run, audited)
+    gate.raise_if_failed(run, audited)
     require_sound(spark, run)
 
 
