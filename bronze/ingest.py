@@ -24,9 +24,8 @@ from bronze import timestamps
 from bronze.kafka.errors import failure, malformed_timestamp
 from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
-from bronze.progress import topic_breaks, unreadable
-from bronze.progress.position import read as read_standing
-from bronze.progress.position import with_topics
+from bronze.progress import topic_breaks, topic_registry
+from bronze.progress.checkpoint import read_standing, with_topics
 from bronze.progress.start_offsets import require_table, restrict_to_topics, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from bronze.kafka.metadata import Seen
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.errors import TidemarkError
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Report, Run
@@ -120,7 +119,7 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
     standing = read_standing(spark, run, is_dry_run=True)
     require_table(spark, run, standing)
-    unreadable.require_record(spark, kafka)
+    topic_breaks.require_record(spark, kafka)
     if seen := _seen(spark, run, kafka):
         standing = with_topics(spark, run, standing, _new_topics(spark, run, kafka, standing, seen))
         with contextlib.suppress(LookError):
@@ -133,7 +132,7 @@ def _read_readable(  # noqa: PLR0913 -- the state of an ingest
 ) -> tuple[int, int, dict[str, SourceError]]:
     """Append the available records; return the number of records and of micro-batches, and the errors of skipped topics."""
     before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
-    skipped = unreadable.find(spark, run, kafka, standing, seen) if is_skipping else {}
+    skipped = topic_breaks.find_unreadable(spark, run, kafka, standing, seen) if is_skipping else {}
     records, batches, has_failed = 0, 0, False
     while names := tuple(name for name in kafka.topics if name not in skipped):
         rest, of_rest = restrict_to_topics(kafka, names), {name: seen[name] for name in names if name in seen}
@@ -145,7 +144,7 @@ def _read_readable(  # noqa: PLR0913 -- the state of an ingest
             _note_growths(spark, run, rest, standing, of_rest, started_at=started_at)
             break
         except SourceError as error:
-            named = unreadable.named(spark, rest, error) if is_skipping else {}
+            named = topic_breaks.errors_by_topic(spark, rest, error) if is_skipping else {}
             if not named:
                 raise
             skipped |= named
@@ -153,8 +152,10 @@ def _read_readable(  # noqa: PLR0913 -- the state of an ingest
     if has_failed:
         version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
         records, batches = appended or 0, version - before
+    for name, error in skipped.items():
+        run.report.event("bronze.topic_failed", topic=name, why=error.what, observed=error.observed, next=error.next_step)
     if skipped:
-        unreadable.write(spark, run, standing, skipped)
+        topic_registry.write_skipped(spark, run, standing.topics, skipped)
     return records, batches, skipped
 
 

@@ -27,7 +27,7 @@ from bronze.kafka.errors import Place, malformed_timestamp
 from bronze.kafka.metadata import LookError, bounds
 from bronze.kafka.source import range_options
 from bronze.progress import start_offsets
-from bronze.progress.position import read as read_standing
+from bronze.progress.checkpoint import read_standing
 from bronze.progress.topic_registry import write_begun
 from bronze.records import bronze_records, timestamp_columns, with_extracted
 from lakehouse.contracts.bronze import BRONZE
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from bronze.kafka.source import Offsets, Ranges
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka

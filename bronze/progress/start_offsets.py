@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table

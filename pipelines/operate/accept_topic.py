@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from bronze import timestamps
 from bronze.kafka.metadata import LookError
-from bronze.progress import position, topic_breaks
+from bronze.progress import topic_breaks
+from bronze.progress.checkpoint import read_standing
 from bronze.progress.topic_breaks import NUMBERINGS, Break
 from bronze.progress.topic_registry import Acceptance, write_accepted
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
@@ -27,7 +28,7 @@ from silver.state.request import Accepted, Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka, Settings
 
@@ -63,7 +64,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
-    standing = position.read(spark, run, is_dry_run=True)
+    standing = read_standing(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, standing, topic)
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
