@@ -219,14 +219,9 @@ def _note_growths(  # noqa: PLR0913 -- the state of an ingest
     """Commit for which topics all records from before the producers knew the added partitions are read."""
     if not seen:  # then only the checkpoint knows the partitions
         standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
-    read = (topic for name, topic in standing.topics.items() if name in kafka.topics)
-    write_grown(spark, run, [topic for topic in read if _is_read(topic, started_at)])
-
-
-def _is_read(topic: Topic, started_at: datetime) -> bool:
-    """Whether a finished ingest has read all records from before the producers knew the topic's partitions."""
-    growth = topic.growth
-    return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
+    grown = [(topic, topic.growth) for name, topic in standing.topics.items() if name in kafka.topics and topic.growth]
+    before = started_at - _SENDERS_LEARN
+    write_grown(spark, run, [topic for topic, growth in grown if not growth.is_read and growth.noticed_at <= before])
 
 
 def _with_new_topics(  # noqa: PLR0913 -- the state of an ingest

@@ -113,16 +113,6 @@ def describe_topics(kafka: Kafka, topics: Iterable[str], spark: SparkSession | N
     return _client(kafka, spark).describe(list(topics))
 
 
-def topic_names(kafka: Kafka) -> list[str]:
-    """Return the topics that this login may see, without Kafka's own; raise a `LookError` if no broker can be asked."""
-    admin = client(kafka)
-    try:
-        found = admin.list_topics(timeout=_SECONDS).topics
-    except KafkaException as error:
-        raise LookError(admin.why(error)) from None
-    return sorted(name for name in found if not name.startswith("__"))
-
-
 def bounds(
     kafka: Kafka,
     topic: str,

@@ -145,7 +145,8 @@ def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
         known_topic = found.get((name, incarnation))
         if row.get("cause") == UNREADABLE:
             if known_topic:
-                found[name, incarnation] = replace(known_topic, skipped=_ranges(row["lost"]))
+                lost_batch = tuple(LostRange(**each) for each in row["lost"] or ())
+                found[name, incarnation] = replace(known_topic, skipped=lost_batch)
             continue
         before = known_topic or Topic(name, incarnation, None, row["checkpoint"], {})
         lost = {each["partition"]: each["last_offset"] + 1 for each in row["lost"] or ()}
@@ -194,11 +195,6 @@ def write_skipped(spark: SparkSession, run: Run, known: Mapping[str, Topic], err
     _append(spark, run, rows)
 
 
-def create(spark: SparkSession, run: Run) -> None:
-    """Create the table."""
-    tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
-
-
 def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
     """Return the topics with the incarnations that Bronze's records show. Reads all of Bronze."""
     held = spark.read.table(run.table(BRONZE_RECORDS).sql).select("topic").distinct().collect()
@@ -224,10 +220,6 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
     names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
     _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
     return after
-
-
-def _ranges(lost: Iterable[Mapping[str, int]] | None) -> tuple[LostRange, ...]:
-    return tuple(LostRange(**each) for each in lost or ())
 
 
 def _row(topic: Topic) -> dict[str, object]:
