@@ -107,24 +107,24 @@ def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def carry_out(  # noqa: PLR0913 -- the state of an ingest, and the record that it failed on
-    spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, met: Place
-) -> Standing:
+def append_planned(appender: RangeAppender, standing: Standing, met: Place) -> Standing:
     """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.
 
     Raises:
         LookError: The brokers cannot be read from this machine.
         PySparkException, Py4JJavaError: Spark cannot read or write for another reason.
     """
+    spark, run = appender.spark, appender.run
     planned = standing.checkpoint.planned or {}
-    starts = start_offsets.next_offsets(spark, run, kafka, standing, planned)
-    ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
-    ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
-    left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = fill(RangeAppender(spark, run, kafka, sources, standing.renamed), left, met)
-    run.report.event(
-        "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
-    )
+    starts = start_offsets.next_offsets(spark, run, appender.kafka, standing, planned)
+    left: dict[Partition, tuple[int, int]] = {}
+    for name, partitions in planned.items():
+        for partition, end in partitions.items():
+            if starts[name][partition] < end:
+                left[name, int(partition)] = starts[name][partition], end
+    places = fill(appender, left, met)
+    shown = [f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
+    run.report.event("bronze.timestamps_met", places=shown)
     begun = next(iter(standing.topics.values()))
     write_begun(spark, run, [replace(begun, checkpoint=standing.checkpoint.number + 1)])
     crash_point("bronze.begun_anew")
@@ -134,7 +134,7 @@ def carry_out(  # noqa: PLR0913 -- the state of an ingest, and the record that i
 def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> list[Place]:
     """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first.
 
-    Raises as `carry_out`.
+    Raises as `append_planned`.
     """
     places: list[Place] = []
     waiting, known = [ranges], met if met is not None and _is_in(met, ranges) else None

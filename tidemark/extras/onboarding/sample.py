@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from bronze.kafka import metadata
 from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
-from bronze.kafka.metadata import LookError, bounds, client, describe_topics
+from bronze.kafka.metadata import LookError, bounds, describe_topics
 from bronze.kafka.source import require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.base import nearest
@@ -115,7 +116,7 @@ def require(kafka: Kafka, most: int) -> Sample:
 
 def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
     """Build the error for topics that the brokers lack or hide from this login. Raises a `LookError` if no broker answers."""
-    admin = client(kafka)
+    admin = metadata.client(kafka)
     try:
         listed = admin.list_topics(timeout=_LIST_SECONDS).topics
     except KafkaException as error:
