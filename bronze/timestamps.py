@@ -137,7 +137,8 @@ def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> l
     Raises as `append_planned`.
     """
     places: list[Place] = []
-    waiting, known = [ranges], met if met is not None and _is_in(met, ranges) else None
+    start, end = ranges.get((met.topic, met.partition), (0, 0)) if met is not None else (0, 0)
+    waiting, known = [ranges], met if met is not None and start <= met.offset < end else None
     while waiting:
         spans = waiting.pop()
         place, known = known or _append(appender, spans), None
@@ -150,11 +151,6 @@ def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> l
             waiting.append({partition: (following, end)} if following < end else {})
             places.append(place)
     return places
-
-
-def _is_in(place: Place, ranges: Ranges) -> bool:
-    start, end = ranges.get((place.topic, place.partition), (0, 0))
-    return start <= place.offset < end
 
 
 def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:

@@ -12,6 +12,7 @@ from expectations import gate
 from expectations.checks import INVARIANTS, build, limit_of
 from expectations.evidence import facts, snapshot
 from expectations.evidence.facts import ORDINAL, REQUIRED, is_contiguous, load_facts, stream_facts
+from expectations.evidence.snapshot import AuditSnapshot
 from expectations.gx import engine
 from expectations.gx.arguments import named
 from lakehouse import reconcile
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.evidence.facts import Evidence, Row
-    from expectations.evidence.snapshot import AuditSnapshot
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
@@ -128,16 +128,9 @@ class _Look:
     @cached_property
     def pins(self) -> AuditSnapshot:
         """The versions that the gate run pinned; the current ones for versions that it did not record."""
-        return snapshot.AuditSnapshot(
-            first_load_seq=self.gate_run.first_load_seq,
-            last_load_seq=self.gate_run.last_load_seq,
-            finished=self.gate_run.last_load_seq,
-            silver_version=self.gate_run.silver_version,
-            loads_version=self.gate_run.loads_version,
-            bronze_version=tables.version(self.spark, self.run.table(BRONZE_RECORDS)),
-            watermarks=tuple(small_tables.read(self.spark, self.run.table(SILVER_WATERMARKS), WATERMARK)),
-            rejected=self.gate_run.rejected,
-        )
+        bronze = tables.version(self.spark, self.run.table(BRONZE_RECORDS))
+        watermarks = small_tables.read(self.spark, self.run.table(SILVER_WATERMARKS), WATERMARK)
+        return AuditSnapshot(self.gate_run, self.gate_run.last_load_seq, bronze, watermarks)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -196,7 +189,7 @@ class _Look:
         check = next((each for each in found if each.quarantines_rows or each.severity == result["severity"]), None)
         if check is None:
             return None
-        records = snapshot.gold_records(self.spark, self.run, self.pins, gate_run_id=self.gate_run.gate_run_id)
+        records = snapshot.gold_records(self.spark, self.run, self.pins)
         names = dict.fromkeys((*PLACE, *named(check.arguments)))
         return {"records that it names": engine.unexpected_rows(check, records, names=list(names), most=self.most)}
 

@@ -37,7 +37,6 @@ from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, GateFailedError
 from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
-from lakehouse.run.context import new_id
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import (
@@ -146,22 +145,21 @@ def _evaluate(
     spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], limits: QuarantineLimits
 ) -> _Audit:
     """Evaluate the expectations. Those that keep rows out run first; the others check the remaining rows."""
-    gate_run_id = new_id()
-    found = snapshot.evidence(spark, run, pins)
+    gate_run, found = pins.gate_run, snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
     kept = RowQuarantine([], [])
     if any(check.subject is Subject.RECORDS for check in checks):
-        records = snapshot.gold_records(spark, run, pins, gate_run_id=gate_run_id)
+        records = snapshot.gold_records(spark, run, pins)
         kept = row_quarantine.find(records, [check for check in checks if check.quarantines_rows], found.ledger, limits)
         data[Subject.RECORDS] = gold_rejects.without(spark, records, kept.rows)
     others = [check for check in checks if not check.quarantines_rows]
     results = [*(_placed(result, streams, found) for result in engine.evaluate(others, data)), *kept.results]
     rows = [
         {
-            "gate_run_id": gate_run_id,
-            "first_load_seq": pins.first_load_seq,
-            "last_load_seq": pins.last_load_seq,
+            "gate_run_id": gate_run.gate_run_id,
+            "first_load_seq": gate_run.first_load_seq,
+            "last_load_seq": gate_run.last_load_seq,
             "expectation": result.check.name,
             "column": result.check.column,
             "severity": result.check.severity,
@@ -169,13 +167,13 @@ def _evaluate(
             "success": result.outcome == PASSED,
             "observed": result.observed,
             "expected": result.check.expected,
-            "silver_version": pins.silver_version,
-            "loads_version": pins.loads_version,
+            "silver_version": gate_run.silver_version,
+            "loads_version": gate_run.loads_version,
             "run_id": run.run_id,
         }
         for result in results
     ]
-    return _Audit(replace(gate_run_of(rows, []), rejected=pins.rejected), results, rows, kept.rows)
+    return _Audit(replace(gate_run_of(rows, []), rejected=gate_run.rejected), results, rows, kept.rows)
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:

@@ -43,17 +43,9 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without ids (before Kafka 2.8) gives to every topic."""
 
 _SAME_NAME = {
-    "security.protocol",
-    "client.id",
-    "client.dns.lookup",
-    "sasl.mechanism",
-    "sasl.kerberos.service.name",
-    "ssl.key.password",
-    "ssl.keystore.password",
-    "ssl.cipher.suites",
-    "enable.sasl.oauthbearer.unsecure.jwt",
+    *("security.protocol", "client.id", "client.dns.lookup", "sasl.mechanism", "sasl.kerberos.service.name"),
+    *("ssl.key.password", "ssl.keystore.password", "ssl.cipher.suites"),
 }
-
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",

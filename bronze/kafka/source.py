@@ -73,9 +73,10 @@ def require_reachable(bootstrap_servers: str) -> None:
     """Raise a `SourceError` unless a server accepts a connection within 5 s: the Kafka client would retry for minutes."""
     refusals = []
     for server in bootstrap_servers.split(","):
-        host, port = _address(server)
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
+        host = host.strip("[]")
         try:
-            socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         except OSError as error:
             refusals.append(f"{host}:{port}: {_reason(error)}")
         else:
@@ -87,11 +88,6 @@ def require_reachable(bootstrap_servers: str) -> None:
         expected=f"an open port within {_CONNECT_SECONDS:.0f} s",
         next_step="Check kafka.bootstrap_servers, that the broker runs, and that it can be reached from here (firewall, VPN).",
     )
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.strip().rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _reason(error: OSError) -> str:
