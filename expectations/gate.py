@@ -180,10 +180,9 @@ def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
     """Record the rows kept out of Gold, before the results that allow the publish of their loads."""
     if not done.kept_out and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
-    gate_run_id = done.gate_run.gate_run_id
-    row_quarantine.record(spark, run, done.kept_out, gate_run_id=gate_run_id, first=done.gate_run.first_load_seq)
+    row_quarantine.record(spark, run, done.gate_run, done.kept_out)
     if done.kept_out:
-        run.report.event("gate.kept_aside", gate_run_id=gate_run_id, records=len(done.kept_out))
+        run.report.event("gate.kept_aside", gate_run_id=done.gate_run.gate_run_id, records=len(done.kept_out))
     crash_point("gate.kept_aside")
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from expectations.checks import Check
     from expectations.evidence.facts import Row
+    from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
 
     Place = tuple[str, int, int]
@@ -140,14 +141,14 @@ def _place(row: Row) -> Place:
     return row["topic"], row["partition"], row["offset"]
 
 
-def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
+def record(spark: SparkSession, run: Run, gate_run: GateRun, rows: Sequence[Row]) -> None:
     """Record the rows that a gate run keeps out of its range, in one commit to gold_rejects, before its results.
 
     Earlier decisions on the same records still apply, as long as the ledger has their load. Removes the rows that earlier
     recorded gate runs, except the last one, wrote for the same loads: those gate runs are no longer published. If two gate
     runs overlap without a lock, the other one's rows stay, whether or not its results are recorded yet.
     """
-    table = run.table(GOLD_REJECTS)
+    table, gate_run_id, first = run.table(GOLD_REJECTS), gate_run.gate_run_id, gate_run.first_load_seq
     tables.create(spark, table, REJECTS)
     decided = _decided(spark, run)
     listed = [{**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get(_place(row), {})} for row in rows]
