@@ -41,7 +41,7 @@ from lakehouse.table import BRONZE_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from bronze.kafka.metadata import Seen
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Kafka
-    from lakehouse.table import Table
 
 _POLL_SECONDS = 0.5
 _SENDERS_LEARN = timedelta(minutes=10)
@@ -207,11 +206,13 @@ def _read_available(job: _Ingest, standing: Standing) -> tuple[int, int]:
 
 
 def _stream(job: _Ingest, standing: Standing) -> dict[int, int]:
-    start = starting_point(job.spark, job.run, job.kafka, standing)
+    """Run the streaming query; return the number of records of each micro-batch."""
+    start, bronze = starting_point(job.spark, job.run, job.kafka, standing), job.run.table(BRONZE_RECORDS)
     consumed = job.spark.readStream.format("kafka").options(**reader_options(job.kafka, start or "earliest")).load()
     records = bronze_records(consumed, job.run.run_id, standing.renamed, job.sources)
-    written = _write(records, job.run.table(BRONZE_RECORDS), standing.checkpoint.folder)
-    return _follow(written, job.run.report)
+    writer = records.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", standing.checkpoint.folder)
+    return _follow(writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql), job.run.report)
 
 
 def _translate_error(job: _Ingest, standing: Standing, error: Exception) -> TidemarkError:
@@ -288,12 +289,6 @@ def _seen(job: _Ingest) -> dict[str, Seen]:
     if why:  # Spark then detects a recreated topic only while it has fewer records than were read of the old one
         job.run.report.event("bronze.topic_ids_unknown", why=why)
     return seen
-
-
-def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery:
-    writer = records.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
-    writer = writer.trigger(availableNow=True)
-    return writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql)
 
 
 def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:
