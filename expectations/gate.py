@@ -15,7 +15,6 @@ from expectations.evidence import snapshot
 from expectations.evidence.facts import load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.engine import Result
-from expectations.row_quarantine import QuarantineLimits, RowQuarantine
 from lakehouse.contracts.gate import (
     CRITICAL,
     DECISIONS,
@@ -38,6 +37,7 @@ from lakehouse.errors import AnotherWriterError, GateFailedError
 from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
 from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.policies import Policies
 from lakehouse.spark import frames
 from lakehouse.table import (
     GATE_DECISIONS,
@@ -80,7 +80,7 @@ class _Audit:
     kept_out: Sequence[Row]
 
 
-def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> GateRun | None:
+def audit(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> GateRun | None:
     """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
 
     If a released range is not in Gold yet, nothing is audited: that range is published first.
@@ -94,7 +94,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    done = _audited(spark, run, gate, limits)
+    done = _audited(spark, run, gate, policies)
     if isinstance(done, GateRun):
         run.report.event("gate.released_waits", gate_run_id=done.gate_run_id)
         return done
@@ -111,7 +111,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
     return done.gate_run
 
 
-def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> None:
+def require(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> None:
     """Raise the errors of an audit of the waiting loads. Commits nothing, and audits nothing while a table is missing.
 
     Raises:
@@ -122,12 +122,12 @@ def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits 
         tables.require(spark, run.table(contract.name), contract)
     if not all(tables.exists(spark, run.table(name)) for name in snapshot.READ):
         return
-    done = _audited(spark, run, gate, limits)
+    done = _audited(spark, run, gate, policies)
     if isinstance(done, _Audit):
         raise_if_failed(run, done.gate_run)
 
 
-def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None) -> _Audit | GateRun | None:
+def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None) -> _Audit | GateRun | None:
     """Audit the waiting loads; returns the gate run that was released if there is one, None if no load waits."""
     checks = build(gate)
     decided = decisions(spark, run)
@@ -138,23 +138,23 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits
         return None
     with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        return _evaluate(spark, run, pins, checks=checks, limits=limits or QuarantineLimits())
+        return _evaluate(spark, run, pins, checks=checks, policies=policies or Policies())
 
 
-def _evaluate(
-    spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], limits: QuarantineLimits
-) -> _Audit:
+def _evaluate(spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], policies: Policies) -> _Audit:
     """Evaluate the expectations. Those that keep rows out run first; the others check the remaining rows."""
     gate_run, found = pins.gate_run, snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
-    kept = RowQuarantine([], [])
+    own_results: list[Result] = []
+    kept_out: list[Row] = []
     if any(check.subject is Subject.RECORDS for check in checks):
         records = snapshot.gold_records(spark, run, pins)
-        kept = row_quarantine.find(records, [check for check in checks if check.quarantines_rows], found.ledger, limits)
-        data[Subject.RECORDS] = gold_rejects.without(spark, records, kept.rows)
+        keeping_out = [check for check in checks if check.quarantines_rows]
+        own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
+        data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
     others = [check for check in checks if not check.quarantines_rows]
-    results = [*(_placed(result, streams, found) for result in engine.evaluate(others, data)), *kept.results]
+    results = [*(_placed(result, streams, found) for result in engine.evaluate(others, data)), *own_results]
     rows = [
         {
             "gate_run_id": gate_run.gate_run_id,
@@ -173,7 +173,7 @@ def _evaluate(
         }
         for result in results
     ]
-    return _Audit(replace(gate_run_of(rows, []), rejected=gate_run.rejected), results, rows, kept.rows)
+    return _Audit(replace(gate_run_of(rows, []), rejected=gate_run.rejected), results, rows, kept_out)
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:

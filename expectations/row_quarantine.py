@@ -6,7 +6,7 @@ Above `policies.max_quarantined_share` of a load, the expectation fails the load
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expectations.checks import Subject
@@ -24,7 +24,7 @@ from lakehouse.spark import frames
 from lakehouse.table import GATE_RESULTS, GOLD_REJECTS, SILVER_LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from expectations.evidence.facts import Row
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
+    from lakehouse.settings.policies import Policies
 
     Place = tuple[str, int, int]
-    Part = tuple[int, str | None]
 
 NAMES = ("topic", "partition", "producer", "offset", "epoch", "sequence", "load_seq")
 """The columns recorded per row, in addition to the reason."""
@@ -46,46 +46,15 @@ _FEWEST = 10
 """With fewer rows no share is too large: a few bad records are not a pattern. The breaker uses the same number."""
 
 
-@dataclass(frozen=True)
-class QuarantineLimits:
-    """The largest share of a load's records that may be kept out of Gold, with own shares for some topics."""
+def find(
+    records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], policies: Policies
+) -> tuple[list[Result], list[Row]]:
+    """Evaluate the expectations that keep rows out of Gold on the records that Gold would get.
 
-    share: float = 1.0
-    topics: Mapping[str, float] = field(default_factory=dict)
-
-    def part(self, row: Row) -> Part:
-        """Return the load of a row, and its topic if the topic has its own share."""
-        topic = plain_topic(row["topic"])
-        return row["load_seq"], topic if topic in self.topics else None
-
-    def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """Return the parts that would lose more rows than allowed. `rows` are distinct; `ledger` has their loads' rows."""
-        aside = Counter(self.part(row) for row in rows)
-        kept: Counter[Part] = Counter()
-        for row in ledger:
-            kept[self.part(row)] += reconcile.kept(row)
-        return {
-            part
-            for part, count in aside.items()
-            if count >= _FEWEST and count > (self.share if part[1] is None else self.topics[part[1]]) * kept[part]
-        }
-
-
-@dataclass(frozen=True)
-class RowQuarantine:
-    """The results of the expectations that keep rows out of Gold, and the distinct rows that they keep out.
-
-    An expectation whose rows are kept out has failed, but only warns.
+    Returns their results, and the distinct rows that they keep out. Such an expectation has failed, but only warns.
     """
-
-    results: list[Result]
-    rows: list[Row]
-
-
-def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: QuarantineLimits) -> RowQuarantine:
-    """Evaluate the expectations that keep rows out of Gold on the records that Gold would get, and find the rows."""
     if not checks:
-        return RowQuarantine([], [])
+        return [], []
     results = engine.evaluate(checks, {Subject.RECORDS: records})
     rows_of: dict[int, list[Row]] = {}
     for number, result in enumerate(results):
@@ -98,26 +67,37 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
             else:
                 why = f"more than {MOST:,} are not kept out" if rows else "it names no rows"
                 results[number] = _fails(result, f"; {why}")
-    return _within(results, rows_of, ledger, limits)
-
-
-def _within(
-    results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: QuarantineLimits
-) -> RowQuarantine:
-    """Keep out the rows within the limits. Expectations above the limits fail their loads."""
-    too_many = limits.passed(_each_once(rows_of, results), ledger)
+    too_many = _above_share(_each_once(rows_of, results), ledger, policies)
     for number, rows in list(rows_of.items()):
-        over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
-        if over:
+        if over := sorted({row["load_seq"] for row in rows if _place(row) in too_many}):
             why = f"more than policies.max_quarantined_share of load {', '.join(map(str, over[:3]))}"
             results[number] = _fails(results[number], f"; {why}: nothing is kept out")
             del rows_of[number]
-    kept = _each_once(rows_of, results)
-    if len(kept) > MOST:
-        return RowQuarantine([_fails(each, f"; more than {MOST:,} in all: nothing is kept out") for each in results], [])
+    distinct = _each_once(rows_of, results)
+    if len(distinct) > MOST:
+        return [_fails(each, f"; more than {MOST:,} in all: nothing is kept out") for each in results], []
     for number in rows_of:
         results[number] = replace(results[number], observed=f"{results[number].observed}, kept out of Gold")
-    return RowQuarantine(results, kept)
+    return results, distinct
+
+
+def _above_share(rows: Sequence[Row], ledger: Sequence[Row], policies: Policies) -> set[Place]:
+    """Return the places of the rows whose load loses too many: of all topics, or of one that has its own share."""
+    shares = policies.topic_shares
+
+    def part(row: Row) -> tuple[int, str]:
+        topic = plain_topic(row["topic"])
+        return row["load_seq"], topic if topic in shares else ""
+
+    kept: Counter[tuple[int, str]] = Counter()
+    for row in ledger:
+        kept[part(row)] += reconcile.kept(row)
+    too_many = {
+        (load_seq, topic)
+        for (load_seq, topic), count in Counter(map(part, rows)).items()
+        if count >= _FEWEST and count > shares.get(topic, policies.max_quarantined_share) * kept[load_seq, topic]
+    }
+    return {_place(row) for row in rows if part(row) in too_many}
 
 
 def _fails(result: Result, why: str) -> Result:

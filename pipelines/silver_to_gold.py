@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from expectations import gate
 from expectations.evidence.snapshot import last_published
-from expectations.row_quarantine import QuarantineLimits
 from gold import publish, undo
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
@@ -35,7 +34,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         GateFailedError: A critical expectation was not met, and the range was not released; all results are recorded.
     """
     started = time.monotonic()
-    audited = gate.audit(spark, run, settings.gate, _limits(settings))
+    audited = gate.audit(spark, run, settings.gate, settings.policies)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)
@@ -77,17 +76,13 @@ def require_gate(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gate` would raise for the waiting loads. Commits nothing."""
     if are_of_earlier_version(spark, run):
         return
-    gate.require(spark, run, settings.gate, _limits(settings))
+    gate.require(spark, run, settings.gate, settings.policies)
 
 
 def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gold` would raise for any records: Gold's columns, and models. Commits nothing."""
     kind = Rules.of(settings).keeping(last_rules(spark, run)).payload_type
     publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
-
-
-def _limits(settings: Settings) -> QuarantineLimits:
-    return QuarantineLimits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
