@@ -203,8 +203,7 @@ class Client(AdminClient):
             self.poll(0)  # runs the callback
             no_answer = f"no broker answered at {self._servers} within {_SECONDS} s"
             return f"{no_answer}: {self.refusals[-1]}" if self.refusals else no_answer
-        name: str = error.args[0].name()
-        return name
+        return str(error.args[0].name())
 
 
 def client(kafka: Kafka) -> Client:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lakehouse.delta.tables import Streamed
     from lakehouse.run.context import Run
 
-_LOGS = ("offsets", "commits")
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -189,7 +187,8 @@ def _folder(run: Run, number: int) -> str:
 
 def _read(spark: SparkSession, folder: str, number: int) -> Checkpoint:
     files = [path.split("/")[-2:] for path in _files(spark, folder)]
-    offsets, commits = ({int(name) for kind, name in files if kind == wanted and name.isdecimal()} for wanted in _LOGS)
+    offsets = {int(name) for kind, name in files if kind == "offsets" and name.isdecimal()}
+    commits = {int(name) for kind, name in files if kind == "commits" and name.isdecimal()}
     last = max(offsets, default=-1)
     wanted = [f"{folder}/metadata" for _, name in files if name == "metadata"]
     wanted += [f"{folder}/offsets/{last}"] if offsets else []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, GROWN, RECREATED, SAME, TOPICS, UNREADABLE, LostRange, plain_topic
+from lakehouse.contracts.bronze import BEGUN, GROWN, SAME, TOPICS, UNREADABLE, LostRange, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -81,21 +81,6 @@ class Topic:
         {0: 7, 1: 0}
         """
         return self if self.starts is None else replace(self, starts={**dict.fromkeys(sorted(partitions), 0), **self.starts})
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """How reading continues after a break, and who decided it. `starts` and `numbering` are None unless it was recreated."""
-
-    cause: str
-    topic_id: str | None
-    checkpoint: int
-    lost: Sequence[LostRange]
-    starts: Mapping[int, int] | None
-    numbering: str | None
-    load_seq: int
-    reason: str
-    accepted_by: str
 
 
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
@@ -212,14 +197,14 @@ def write_grown(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
     _append(spark, run, [{**_row(topic), "cause": GROWN} for topic in topics])
 
 
-def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
-    """Append the row that lets the next run continue a topic after a break, in one commit; return the topic after the break."""
-    incarnation = topic.incarnation + (acceptance.cause == RECREATED)
-    after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
-    lost = [vars(each) for each in acceptance.lost] or None
-    names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
-    _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
-    return after
+def write_accepted(
+    spark: SparkSession, run: Run, topic: Topic, lost: Iterable[LostRange], decision: Mapping[str, object]
+) -> None:
+    """Append the row that lets the next run continue a topic after a break, in one commit.
+
+    `topic` is the topic after the break. `decision` has cause, numbering, load_seq, reason and accepted_by.
+    """
+    _append(spark, run, [{**_row(topic), **decision, "lost": [vars(each) for each in lost] or None}])
 
 
 def _row(topic: Topic) -> dict[str, object]:
