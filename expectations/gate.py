@@ -322,7 +322,7 @@ def gate_run_of(rows: Sequence[Row], decided: Sequence[Row]) -> GateRun:
         failed=tuple(dict.fromkeys(row["expectation"] for row in failed)),
         warned=tuple(dict.fromkeys(row["expectation"] for row in warned)),
         unmet=tuple(map(_unmet, failed)),
-        decision=decision and decision["decision"],
+        decision=decision["decision"] if decision else None,
         rejected=rejected_loads(decided),
     )
 

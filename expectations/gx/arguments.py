@@ -71,7 +71,7 @@ _WORDS: dict[Kind, str] = {
     "binary": "bytes",
 }
 
-_PYTHON_TYPES = {"number": (int, float), "moment": date, "text": str, "boolean": bool}
+_PYTHON_TYPES: dict[Kind, tuple[type, ...]] = {"number": (int, float), "moment": (date,), "text": (str,), "boolean": (bool,)}
 
 _CASTS = {"tinyint": ("int",), "smallint": ("int",), "float": ("string", "double")}
 """Casts by type, applied in order. A FLOAT becomes the DOUBLE with the same digits, as in the config."""
@@ -138,13 +138,14 @@ def _comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> M
 
 
 def _is_a(value: Any, kind: Kind) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
     if isinstance(value, str) and kind in ("number", "moment"):
         try:
-            _number(value) if kind == "number" else _utc(value)
+            return (_number(value) if kind == "number" else _utc(value)) is not None
         except (ValueError, OverflowError):
             return False
-        return True
-    return isinstance(value, _PYTHON_TYPES.get(kind, ())) and (kind == "boolean" or not isinstance(value, bool))
+    return isinstance(value, _PYTHON_TYPES.get(kind, ()))
 
 
 def _is_rounded(bound: str | float) -> bool:
