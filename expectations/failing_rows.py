@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import gate
+from expectations import gate, gx
 from expectations.checks import INVARIANTS, build, limit_of
 from expectations.evidence import facts, snapshot
 from expectations.evidence.facts import ORDINAL, REQUIRED, is_contiguous, load_facts, stream_facts
 from expectations.evidence.snapshot import AuditSnapshot
-from expectations.gx import engine
-from expectations.gx.arguments import named
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import (
@@ -190,8 +188,8 @@ class _Look:
         if check is None:
             return None
         records = snapshot.gold_records(self.spark, self.run, self.pins)
-        names = dict.fromkeys((*PLACE, *named(check.arguments)))
-        return {"records that it names": engine.unexpected_rows(check, records, names=list(names), most=self.most)}
+        names = dict.fromkeys((*PLACE, *gx.named(check.arguments)))
+        return {"records that it names": gx.unexpected_rows(check, records, names=list(names), most=self.most)}
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:

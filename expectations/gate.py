@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from expectations import row_quarantine
+from expectations import gx, row_quarantine
 from expectations.checks import Subject, build
 from expectations.evidence import snapshot
 from expectations.evidence.facts import load_facts, stream_facts
-from expectations.gx import engine
-from expectations.gx.engine import Result
+from expectations.gx import Result
 from lakehouse.contracts.gate import (
     CRITICAL,
     DECISIONS,
@@ -154,7 +153,7 @@ def _evaluate(spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Seq
         own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
         data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
     others = [check for check in checks if not check.quarantines_rows]
-    results = [*(_placed(result, streams, found) for result in engine.evaluate(others, data)), *own_results]
+    results = [*(_placed(result, streams, found) for result in gx.evaluate(others, data)), *own_results]
     rows = [
         {
             "gate_run_id": gate_run.gate_run_id,
@@ -257,7 +256,7 @@ def _build_docs(run: Run, done: _Audit) -> None:
         )
         return
     try:
-        place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
+        place = folder.fill(lambda path: gx.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
     except OSError as error:  # must not stop the publish to Gold
         run.report.event("gate.docs_failed", reason=str(error))
         return

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from expectations import gx
 from expectations.checks import Subject
-from expectations.gx import engine
-from expectations.gx.engine import Result
+from expectations.gx import Result
 from lakehouse import reconcile
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
@@ -55,13 +55,13 @@ def find(
     """
     if not checks:
         return [], []
-    results = engine.evaluate(checks, {Subject.RECORDS: records})
+    results = gx.evaluate(checks, {Subject.RECORDS: records})
     rows_of: dict[int, list[Row]] = {}
     for number, result in enumerate(results):
         if result.outcome == ERRORED:
             results[number] = _fails(result, "")
         elif result.outcome != PASSED:
-            rows = engine.unexpected_rows(result.check, records, names=NAMES, most=MOST + 1)
+            rows = gx.unexpected_rows(result.check, records, names=NAMES, most=MOST + 1)
             if 0 < len(rows) <= MOST:
                 rows_of[number] = rows
             else:

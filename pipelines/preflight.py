@@ -11,8 +11,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from expectations import checks
-from expectations.gx import arguments
+from expectations import checks, gx
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
 from lakehouse.settings.extractor import ROLES
@@ -40,9 +39,7 @@ def require(settings: Settings, stage: str | None = None) -> None:
             where = f"gate.expectations[{place}]"
             _require_columns(settings, expectation, where=where)
             _require_arguments(settings, expectation, where=where)
-        from expectations.gx import engine  # takes seconds to import, and only the gate needs it
-
-        engine.require(checks.build(settings.gate))
+        gx.require(checks.build(settings.gate))
 
 
 def _require_extractors(settings: Settings) -> None:
@@ -66,7 +63,7 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
         fields = [each.name.lower() for each in payload.fields] if payload else []
         if column not in columns or (column == "payload" and field and field.partition(".")[0] not in fields):
             raise _no_column(expectation, path, where, columns, "Correct row_condition.")
-    for path in arguments.named(expectation.arguments):
+    for path in gx.named(expectation.arguments):
         column, _, field = path.partition(".")
         if column not in columns:
             needs_value = "The payload is there where values are decoded: add a `value` section."
@@ -83,8 +80,8 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
     if wrong is None and _parser_is_missing(given):
         wrong, expected = "row_condition", "condition_parser: great_expectations beside col(...)"
         next_step = "Add it, or write the condition in SQL: sequence > 3."
-    types = {path: _type_of(settings, path) for path in arguments.named(given)}
-    unlike = arguments.unlike(expectation.name, given, {path: arguments.kind_of(found) for path, found in types.items()})
+    types = {path: _type_of(settings, path) for path in gx.named(given)}
+    unlike = gx.unlike(expectation.name, given, {path: gx.kind_of(found) for path, found in types.items()})
     if wrong is None and unlike is not None:
         wrong, expected = unlike
         expected += "".join(f"; {path} is {found.upper()}" for path, found in types.items())

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
+from expectations import gx
 from expectations.checks import Check, Subject, build
-from expectations.gx import engine
-from expectations.gx.arguments import flatten, kind_of, unlike
+from expectations.gx import flatten, kind_of, unlike
 from lakehouse.settings.pipeline import Gate
 
 
@@ -21,7 +21,7 @@ def at_most(name: str, column: str, limit: float, severity: str = "critical") ->
 def test_results_come_in_the_order_of_their_checks_with_what_was_observed() -> None:
     checks = [at_most("a", "late", 0), at_most("b", "share", 0.5), at_most("c", "gone", 0), at_most("a", "late", 9)]
 
-    results = engine.evaluate(checks, {Subject.LOADS: [{"late": 0, "share": 0.25}, {"late": 3, "share": 1 / 3}]})
+    results = gx.evaluate(checks, {Subject.LOADS: [{"late": 0, "share": 0.25}, {"late": 3, "share": 1 / 3}]})
 
     assert [(r.check.name, r.outcome, r.observed) for r in results] == [
         ("a", "failed", "3"),
@@ -37,10 +37,10 @@ ASIDE = {"on_fail": "quarantine_rows"}
 
 def test_data_docs_hold_names_and_outcomes_of_the_last_gate_run_but_no_value(tmp_path: Path) -> None:
     checks = [at_most("budget_late", "late", 0), at_most("odd", "gone", 0)]
-    results = engine.evaluate(checks, {Subject.LOADS: [{"late": 4711, "who": "<script>"}]})
+    results = gx.evaluate(checks, {Subject.LOADS: [{"late": 4711, "who": "<script>"}]})
 
     for name in ("20261121T093000-abcdef", "20261121T093100-4502ad"):  # the second may be read as a time 45 hours off UTC
-        engine.build_docs(results, tmp_path / "docs", run_name=name)
+        gx.build_docs(results, tmp_path / "docs", run_name=name)
         assert (tmp_path / "docs" / "index.html").is_file()
 
     (page,) = (tmp_path / "docs" / "validations").rglob("*.html")
@@ -122,7 +122,7 @@ def test_an_expectation_is_met_on_every_type_that_config_check_accepts(spark: Sp
                 accepted[name, sql_type] = build(gate)[-1]
     assert set(accepted) == expected
 
-    results = engine.evaluate(list(accepted.values()), {Subject.RECORDS: records})
+    results = gx.evaluate(list(accepted.values()), {Subject.RECORDS: records})
 
     assert [
         (*each, found.outcome, found.observed)
