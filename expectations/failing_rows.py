@@ -15,17 +15,7 @@ from expectations.evidence.facts import ORDINAL, REQUIRED, is_contiguous, load_f
 from expectations.evidence.snapshot import AuditSnapshot
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
-from lakehouse.contracts.silver import (
-    COLLISION,
-    DUPLICATE,
-    LATE,
-    QUARANTINED,
-    STREAM,
-    WATERMARK,
-    WATERMARK_IN_LOADS,
-    is_retired,
-    stream_of,
-)
+from lakehouse.contracts.silver import CLASSES, QUARANTINED, STREAM, WATERMARK, WATERMARK_IN_LOADS, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
@@ -43,7 +33,6 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
 
-_CLASSES = {"duplicate": (DUPLICATE,), "late": (LATE,), "collision": (COLLISION,), "quarantined": QUARANTINED}
 _REJECT = (*STREAM, "class", "reason", "first_offset", "last_offset", "first_sequence", "last_sequence", "records", "load_seq")
 _RECORD = (*STREAM, "offset", "epoch", "sequence", "load_seq")
 
@@ -163,11 +152,11 @@ class _Look:
             stepped = [row for row in self.evidence.ledger if row["missing"] and (kind == "missing" or is_contiguous(row))]
             found["streams that stepped over sequences"] = of_ledger(stepped, "missing")
         if kind == RESTART_SUSPECTED:
-            restarts = of_ledger(self.evidence.restarts, DUPLICATE)
+            restarts = of_ledger(self.evidence.restarts, "duplicate")
             found["streams that sent only duplicates with later timestamps"] = restarts
-        if kind in _CLASSES:
+        if classes := QUARANTINED if kind == "quarantined" else tuple({kind} & set(CLASSES)):
             rejects = self.spark.read.table(self.run.table(SILVER_REJECTS).sql)
-            is_asked = F.col("class").isin(*_CLASSES[kind]) & F.col("load_seq").isin(*loads)
+            is_asked = F.col("class").isin(*classes) & F.col("load_seq").isin(*loads)
             found["rows of silver_rejects"] = self._first(rejects.where(is_asked).select(*_REJECT, "state"), "first_offset")
         if kind in ("late", "undecodable"):
             silver = snapshot.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
