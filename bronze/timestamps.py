@@ -18,7 +18,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
@@ -56,14 +56,6 @@ _SHOWN = 20
 _SILENCE_SECONDS = 60
 
 Partition = tuple[str, int]
-
-
-class _Chunk(NamedTuple):
-    """Rows of `bronze_records` that librdkafka read, the offset after them, and whether any timestamp is no time."""
-
-    rows: list[dict[str, object]]
-    next_offset: int
-    has_odd: bool
 
 
 @dataclass(frozen=True)
@@ -164,8 +156,11 @@ def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:
     return None
 
 
-def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
-    """Read at most a chunk's number of records or bytes, from the reader's position up to an end."""
+def _read_chunk(reader: Consumer, start: int, end: int) -> tuple[list[dict[str, object]], int, bool]:
+    """Read at most a chunk's number of records or bytes, from the reader's position up to an end.
+
+    Returns the rows of `bronze_records`, the offset after them, and whether any timestamp is no time.
+    """
     rows: list[dict[str, object]] = []
     size, has_odd, heard = 0, False, time.monotonic()
     while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
@@ -178,14 +173,14 @@ def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
         if error is not None and error.code() != END_OF_PARTITION:
             raise LookError(error.name())
         if error is not None or offset is None or offset >= end:
-            return _Chunk(rows, end, has_odd)
+            return rows, end, has_odd
         row = _row(message)
         if row is None:
-            return _Chunk(rows, offset, has_odd=False)
+            return rows, offset, False
         rows.append(row)
         size += len(message)
         start, has_odd = offset + 1, has_odd or row["timestamp"] is None
-    return _Chunk(rows, start, has_odd)
+    return rows, start, has_odd
 
 
 def _row(message: Message) -> dict[str, object] | None:

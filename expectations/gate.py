@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -127,8 +127,7 @@ def require(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None
 
 
 def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None) -> _Audit | GateRun | None:
-    """Audit the waiting loads; returns the gate run that was released if there is one, None if no load waits."""
-    checks = build(gate)
+    """Audit the waiting loads; return the gate run that was released if there is one, None if no load waits."""
     decided = decisions(spark, run)
     if (released := _released(spark, run, decided)) is not None:
         return released
@@ -137,23 +136,8 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | Non
         return None
     with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        return _evaluate(spark, run, pins, checks=checks, policies=policies or Policies())
-
-
-def _evaluate(spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], policies: Policies) -> _Audit:
-    """Evaluate the expectations. Those that keep rows out run first; the others check the remaining rows."""
-    gate_run, found = pins.gate_run, snapshot.evidence(spark, run, pins)
-    streams = stream_facts(found)
-    data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
-    own_results: list[Result] = []
-    kept_out: list[Row] = []
-    if any(check.subject is Subject.RECORDS for check in checks):
-        records = snapshot.gold_records(spark, run, pins)
-        keeping_out = [check for check in checks if check.quarantines_rows]
-        own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
-        data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
-    others = [check for check in checks if not check.quarantines_rows]
-    results = [*(_placed(result, streams, found) for result in gx.evaluate(others, data)), *own_results]
+        results, kept_out = _evaluate(spark, run, pins, build(gate), policies or Policies())
+    gate_run = pins.gate_run
     rows = [
         {
             "gate_run_id": gate_run.gate_run_id,
@@ -172,7 +156,25 @@ def _evaluate(spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Seq
         }
         for result in results
     ]
-    return _Audit(replace(gate_run_of(rows, []), rejected=gate_run.rejected), results, rows, kept_out)
+    return _Audit(gate_run_of(rows, decided), results, rows, kept_out)
+
+
+def _evaluate(
+    spark: SparkSession, run: Run, pins: AuditSnapshot, checks: Sequence[Check], policies: Policies
+) -> tuple[list[Result], list[Row]]:
+    """Evaluate expectations; return their results, and the rows kept out of Gold, which the other expectations do not see."""
+    found = snapshot.evidence(spark, run, pins)
+    streams = stream_facts(found)
+    data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
+    own_results: list[Result] = []
+    kept_out: list[Row] = []
+    if any(check.subject is Subject.RECORDS for check in checks):
+        records = snapshot.gold_records(spark, run, pins)
+        keeping_out = [check for check in checks if check.quarantines_rows]
+        own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
+        data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
+    others = gx.evaluate([check for check in checks if not check.quarantines_rows], data)
+    return [*(_placed(result, streams, found) for result in others), *own_results], kept_out
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:

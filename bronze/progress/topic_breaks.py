@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
+_ACCEPT = "To go on with what there is, and have the loss kept in the ledger:"
 NUMBERINGS = (
     "With --same-numbering the new topic continues the old one: a record whose number was accepted before with the same key "
     "and value is a duplicate, with other content a collision. A number must then name one record of its producer in the whole "
@@ -82,7 +83,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
-            next_step=f"{_accept(others, '--same-numbering ')}. {NUMBERINGS}",
+            next_step=f"{_ACCEPT} {_commands(others, '--same-numbering ')}. {NUMBERINGS}",
         )
         raise _about(others, error)
 
@@ -230,7 +231,7 @@ def _exact(error: SourceError, expired: Sequence[Break]) -> SourceError:
         where=error.where,
         observed="; ".join(f"{_range_text(each.topic.name, lost)}, are gone" for each in expired for lost in each.lost),
         expected=error.expected,
-        next_step=f"Lengthen retention.ms. {_accept(names)}",
+        next_step=f"Lengthen retention.ms. {_ACCEPT} {_commands(names)}",
     )
     return _about(names, lost)
 
@@ -253,10 +254,6 @@ def _differ(known: Topic, seen: Seen) -> bool:
 def _range_text(topic: str, lost: LostRange) -> str:
     count = lost.last_offset - lost.first_offset + 1
     return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all"
-
-
-def _accept(topics: Iterable[str], options: str = "") -> str:
-    return f"To go on with what there is, and have the loss kept in the ledger: {_commands(topics, options)}"
 
 
 def _commands(topics: Iterable[str], options: str = "") -> str:
