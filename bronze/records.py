@@ -27,7 +27,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-
 _GREGORIAN_MS = (datetime(1582, 10, 15, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 

@@ -166,7 +166,6 @@ _UNKNOWN = _Failure(
 
 _JAAS_WORD = re.compile(r"required|optional|requisite|sufficient|username|password|[\w.]+LoginModule")
 _SHORTEST_SECRET = 3
-
 _WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$", re.DOTALL)
 
 

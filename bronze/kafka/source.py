@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     """(topic, partition) to the first offset and the one after the last."""
 
 _CONNECT_SECONDS = 5.0
-
 _API_TIMEOUT, _REQUEST_TIMEOUT = "default.api.timeout.ms", "request.timeout.ms"
-
 _DEFAULTS = {
     # Spark asks three times, so a broker that never answers costs three of these. Kafka's own default is 60 s.
     _API_TIMEOUT: "30000",
