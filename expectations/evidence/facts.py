@@ -59,13 +59,10 @@ class BronzeCounts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows of a range of loads, up to the last finished one.
+    """The rows of a range of loads, up to the last finished one. Loads that are `rejected` are not audited.
 
-    Attributes:
-        ledger: Rows of `silver_loads`.
-        silver: Rows of `silver_facts`.
-        rejected: The rejected loads, which are no longer audited.
-        restarts: The ledger's rows of streams whose numbering may have restarted.
+    `ledger` has rows of `silver_loads`, `silver` of `silver_facts`. `restarts` are the ledger's rows of streams that sent at
+    least ten records in a load, all of them duplicates with later timestamps than their originals.
     """
 
     first_load_seq: int
@@ -165,9 +162,9 @@ def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFra
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
-    """Sum the rows of `facts.bronze_counts` by load, given the last version of each load and its number.
+    """Sum the rows of `bronze_counts` by load: the first one that ends at the version or later.
 
-    A version belongs to the first load that ends at it or later.
+    `loads` are the last version and the number of each load.
     """
     ends = sorted(set(loads))
     last_versions = [to_version for to_version, _ in ends]
@@ -279,7 +276,5 @@ def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
         topic, partition, load_seq = place
         observed, expected = bronze.records.get(place, 0), claimed[place]
         if load_seq not in bronze.uncounted and observed != expected:
-            where = f"{BRONZE_RECORDS}, load {load_seq}, topic {topic}, partition {partition}"
-            texts = f"{observed:,} records", f"{expected:,}, as the ledger counts them"
             stream = streams.get(place, (topic, partition, None))
-            yield Difference(where, *texts, stream, load_seq, abs(observed - expected))
+            yield Difference(BRONZE_RECORDS, f"{observed}", f"{expected}", stream, load_seq, abs(observed - expected))

@@ -95,11 +95,7 @@ def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Data
 
 
 def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence:
-    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows.
-
-    `restarts` are ledger rows of streams that sent at least ten records in a load. All of these are duplicates with later
-    timestamps than their originals.
-    """
+    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows."""
     first, version = snapshot.gate_run.first_load_seq, snapshot.gate_run.loads_version
     names, start = (*LEDGER, "rules"), ("load_seq", first - 1)
     found = small_tables.read(spark, run.table(SILVER_LOADS), names, start=start, version=version)
@@ -158,11 +154,9 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
     loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
     unknown = {row["load_seq"] for row in ledger if row["bronze_to_version"] is None}
     uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in snapshot.gate_run.rejected))
-    if not loads:
-        return BronzeCounts({}, uncounted=uncounted)
-    to_version = max(version for version, _ in loads)
+    to_version = max((version for version, _ in loads), default=-1)
     if after_version is None:
-        after_version = -1 if first == 1 else min(row["bronze_after_version"] for row in ledger)
+        after_version = -1 if first == 1 or not loads else min(row["bronze_after_version"] for row in ledger)
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
