@@ -161,8 +161,8 @@ def _read_readable(job: _Ingest, standing: Standing, seen: Mapping[str, Seen]) -
     if has_failed:
         version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
         records, batches = appended or 0, version - before
-    for name, error in skipped.items():
-        run.report.event("bronze.topic_failed", topic=name, why=error.what, observed=error.observed, next=error.next_step)
+    for name, why in skipped.items():
+        run.report.event("bronze.topic_failed", topic=name, why=why.what, observed=why.observed, next=why.next_step)
     if skipped:
         topic_registry.write_skipped(spark, run, standing.topics, skipped)
     return records, batches, skipped

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from bronze.progress import topic_registry
 from lakehouse.delta import tables
 from lakehouse.errors import TableMissingError
-from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS, local_path
+from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -107,7 +107,7 @@ def read_standing(spark: SparkSession, run: Run, *, is_dry_run: bool = False) ->
         known = topic_registry.read(spark, run)
     except TableMissingError:
         if not is_dry_run:
-            tables.create(spark, run.table(BRONZE_TOPICS), topic_registry.TOPICS)
+            topic_registry.create(spark, run)
         known = topic_registry.of_records(spark, run) if version else {}
     return _at(spark, run, version, streamed, known)
 

@@ -180,6 +180,11 @@ def write_skipped(spark: SparkSession, run: Run, known: Mapping[str, Topic], err
     _append(spark, run, rows)
 
 
+def create(spark: SparkSession, run: Run) -> None:
+    """Create the table, or add the columns that one of an earlier version lacks."""
+    tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
+
+
 def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
     """Return the topics with the incarnations that Bronze's records show. Reads all of Bronze."""
     held = spark.read.table(run.table(BRONZE_RECORDS).sql).select("topic").distinct().collect()
@@ -222,5 +227,5 @@ def _row(topic: Topic) -> dict[str, object]:
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of an earlier version gets its new columns
+        create(spark, run)
         tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

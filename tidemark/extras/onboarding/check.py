@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bronze.kafka import metadata, sample
+from bronze.kafka import metadata
 from bronze.kafka.source import require_reachable
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
@@ -31,7 +31,7 @@ from lakehouse.spark import storage_errors
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from silver.extract import one_record
-from tidemark.extras.onboarding import candidates
+from tidemark.extras.onboarding import candidates, sample
 from tidemark.extras.onboarding.values import Budget, Decoder, Registered
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
