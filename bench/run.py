@@ -18,8 +18,8 @@ from bench.peers import rounds
 from bench.peers.programs import versions
 from bench.peers.registry import PEERS
 from bench.sitting import Sitting, WrongResultError, require
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.spark.session import driver_memory, open_session
+from tidemark.extras.demo.broker import LocalBroker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

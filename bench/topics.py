@@ -9,8 +9,8 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
-from bronze.dev_broker.broker import create_topic
 from tests.support.kafka import send_outgoing
+from tidemark.extras.demo.broker import create_topic
 from tidemark.extras.demo.producer import Outgoing
 
 if TYPE_CHECKING:

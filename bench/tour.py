@@ -119,8 +119,8 @@ def ways() -> Tour:
     """One record from Kafka to Gold, by `tidemark run` on a real broker: the second one, so that no table is created."""
     from confluent_kafka import Producer
 
-    from bronze.dev_broker.broker import LocalBroker, create_topic
     from tidemark.commands import main
+    from tidemark.extras.demo.broker import LocalBroker, create_topic
 
     with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
         config = Path(folder, "tidemark.yml")

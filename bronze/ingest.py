@@ -24,9 +24,8 @@ from bronze import timestamps
 from bronze.kafka.errors import failure, malformed_timestamp
 from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
-from bronze.progress import topic_breaks, unreadable
-from bronze.progress.position import read as read_standing
-from bronze.progress.position import with_topics
+from bronze.progress import topic_breaks, topic_registry
+from bronze.progress.checkpoint import read_standing, with_topics
 from bronze.progress.start_offsets import require_table, restrict_to_topics, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
@@ -42,16 +41,15 @@ from lakehouse.table import BRONZE_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from bronze.kafka.metadata import Seen
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.errors import TidemarkError
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Kafka
-    from lakehouse.table import Table
 
 _POLL_SECONDS = 0.5
 _SENDERS_LEARN = timedelta(minutes=10)
@@ -71,6 +69,16 @@ class Ingested:
     to_version: int
     skipped: list[dict[str, str]]
     seconds: float
+
+
+@dataclass(frozen=True)
+class _Ingest:
+    """What one ingest reads and writes: the topics of the settings, or those of them that can be read."""
+
+    spark: SparkSession
+    run: Run
+    kafka: Kafka
+    sources: Sources | None = None
 
 
 def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None = None) -> Ingested:
@@ -97,9 +105,8 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
-    standing = read_standing(spark, run)
-    seen = _seen(spark, run, kafka)
-    records, batches, skipped = _read_readable(spark, run, kafka, sources=sources, standing=standing, seen=seen)
+    standing, job = read_standing(spark, run), _Ingest(spark, run, kafka, sources)
+    records, batches, skipped = _read_readable(job, standing, _seen(job))
     ingested = Ingested(
         records=records,
         batches=batches,
@@ -120,32 +127,33 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
     standing = read_standing(spark, run, is_dry_run=True)
     require_table(spark, run, standing)
-    unreadable.require_record(spark, kafka)
-    if seen := _seen(spark, run, kafka):
-        standing = with_topics(spark, run, standing, _new_topics(spark, run, kafka, standing, seen))
+    topic_breaks.require_record(spark, kafka)
+    job = _Ingest(spark, run, kafka)
+    if seen := _seen(job):
+        standing = with_topics(spark, run, standing, _new_topics(job, standing, seen))
         with contextlib.suppress(LookError):
             topic_breaks.require_whole(spark, run, kafka, standing)
     topic_breaks.require_decoded(spark, kafka, standing)
 
 
-def _read_readable(  # noqa: PLR0913 -- the state of an ingest
-    spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, seen: Mapping[str, Seen]
-) -> tuple[int, int, dict[str, SourceError]]:
+def _read_readable(job: _Ingest, standing: Standing, seen: Mapping[str, Seen]) -> tuple[int, int, dict[str, SourceError]]:
     """Append the available records; return the number of records and of micro-batches, and the errors of skipped topics."""
+    spark, run, kafka = job.spark, job.run, job.kafka
     before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
-    skipped = unreadable.find(spark, run, kafka, standing, seen) if is_skipping else {}
+    skipped = topic_breaks.find_unreadable(spark, run, kafka, standing, seen) if is_skipping else {}
     records, batches, has_failed = 0, 0, False
     while names := tuple(name for name in kafka.topics if name not in skipped):
-        rest, of_rest = restrict_to_topics(kafka, names), {name: seen[name] for name in names if name in seen}
+        rest = replace(job, kafka=restrict_to_topics(kafka, names))
+        of_rest = {name: seen[name] for name in names if name in seen}
         try:
-            standing = _with_new_topics(spark, run, rest, standing, of_rest, is_another_list=has_failed)
+            standing = _with_new_topics(rest, standing, of_rest, is_another_list=has_failed)
             run.report.event("bronze.started", from_version=standing.version)
             crash_point("bronze.started")
-            records, batches = _read_available(spark, run, rest, sources, standing)
-            _note_growths(spark, run, rest, standing, of_rest, started_at=started_at)
+            records, batches = _read_available(rest, standing)
+            _note_growths(rest, standing, of_rest, started_at)
             break
         except SourceError as error:
-            named = unreadable.named(spark, rest, error) if is_skipping else {}
+            named = topic_breaks.errors_by_topic(spark, rest.kafka, error) if is_skipping else {}
             if not named:
                 raise
             skipped |= named
@@ -153,40 +161,42 @@ def _read_readable(  # noqa: PLR0913 -- the state of an ingest
     if has_failed:
         version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
         records, batches = appended or 0, version - before
+    for name, why in skipped.items():
+        run.report.event("bronze.topic_failed", topic=name, why=why.what, observed=why.observed, next=why.next_step)
     if skipped:
-        unreadable.write(spark, run, standing, skipped)
+        topic_registry.write_skipped(spark, run, standing.topics, skipped)
     return records, batches, skipped
 
 
-def _read_available(
-    spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing
-) -> tuple[int, int]:
+def _read_available(job: _Ingest, standing: Standing) -> tuple[int, int]:
     """Append everything that is available; return the number of records and of micro-batches.
 
     `bronze.timestamps` appends a batch with a record whose timestamp Spark cannot hold. A producer may send such records
     without end, so reading then stops at the offsets that were available when the first one was read.
     """
+    spark, run, kafka = job.spark, job.run, job.kafka
     before, ends = standing.version, None
     batches: dict[int, int] = {}
     while True:
         try:
-            batches = _stream(spark, run, kafka, sources, standing)
+            batches = _stream(job, standing)
             break
         except SPARK_ERRORS as error:
             met, place = error, None if is_remote() else malformed_timestamp(error)
         if place is None:
             # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show it.
-            raise _translate_error(spark, run, kafka, standing, met) from None
+            raise _translate_error(job, standing, met) from None
         try:
             standing = read_standing(spark, run)
             planned = standing.checkpoint.planned or {}
             ends = ends or timestamps.available(spark, kafka, planned)
-            standing = timestamps.carry_out(spark, run, kafka, sources=sources, standing=standing, met=place)
+            appender = timestamps.RangeAppender(spark, run, kafka, job.sources, standing.renamed)
+            standing = timestamps.append_planned(appender, standing, place)
         except LookError as error:
             run.report.event("bronze.timestamps_not_read", why=str(error))
-            raise _translate_error(spark, run, kafka, standing, met) from None
+            raise _translate_error(job, standing, met) from None
         except SPARK_ERRORS as error:
-            raise _translate_error(spark, run, kafka, standing, error) from None
+            raise _translate_error(job, standing, error) from None
         if all(planned[name][str(partition)] >= end for (name, partition), (_, end) in ends.items()):
             break
     if ends is None:
@@ -195,15 +205,18 @@ def _read_available(
     return appended or 0, version - before
 
 
-def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing) -> dict[int, int]:
-    start = starting_point(spark, run, kafka, standing)
-    consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start or "earliest")).load()
-    records = bronze_records(consumed, run.run_id, standing.renamed, sources)
-    written = _write(records, run.table(BRONZE_RECORDS), standing.checkpoint.folder)
-    return _follow(written, run.report)
+def _stream(job: _Ingest, standing: Standing) -> dict[int, int]:
+    """Run the streaming query; return the number of records of each micro-batch."""
+    start, bronze = starting_point(job.spark, job.run, job.kafka, standing), job.run.table(BRONZE_RECORDS)
+    consumed = job.spark.readStream.format("kafka").options(**reader_options(job.kafka, start or "earliest")).load()
+    records = bronze_records(consumed, job.run.run_id, standing.renamed, job.sources)
+    writer = records.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", standing.checkpoint.folder)
+    return _follow(writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql), job.run.report)
 
 
-def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
+def _translate_error(job: _Ingest, standing: Standing, error: Exception) -> TidemarkError:
+    spark, run, kafka = job.spark, job.run, job.kafka
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     translated = failure(error, kafka, standing.checkpoint.folder)
@@ -212,60 +225,40 @@ def _translate_error(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     return translated
 
 
-def _note_growths(  # noqa: PLR0913 -- the state of an ingest
-    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen], *, started_at: datetime
-) -> None:
+def _note_growths(job: _Ingest, standing: Standing, seen: Mapping[str, Seen], started_at: datetime) -> None:
     """Commit for which topics all records from before the producers knew the added partitions are read."""
     if not seen:  # then only the checkpoint knows the partitions
-        standing = _with_new_topics(spark, run, kafka, read_standing(spark, run), seen)
-    read = (topic for name, topic in standing.topics.items() if name in kafka.topics)
-    write_grown(spark, run, [topic for topic in read if _is_read(topic, started_at)])
+        standing = _with_new_topics(job, read_standing(job.spark, job.run), seen)
+    grown = [(topic, topic.growth) for name, topic in standing.topics.items() if name in job.kafka.topics and topic.growth]
+    before = started_at - _SENDERS_LEARN
+    write_grown(job.spark, job.run, [topic for topic, growth in grown if not growth.is_read and growth.noticed_at <= before])
 
 
-def _is_read(topic: Topic, started_at: datetime) -> bool:
-    """Whether a finished ingest has read all records from before the producers knew the topic's partitions."""
-    growth = topic.growth
-    return growth is not None and not growth.is_read and started_at >= growth.noticed_at + _SENDERS_LEARN
-
-
-def _with_new_topics(  # noqa: PLR0913 -- the state of an ingest
-    spark: SparkSession,
-    run: Run,
-    kafka: Kafka,
-    standing: Standing,
-    seen: Mapping[str, Seen],
-    *,
-    is_another_list: bool = False,
-) -> Standing:
+def _with_new_topics(job: _Ingest, standing: Standing, seen: Mapping[str, Seen], *, is_another_list: bool = False) -> Standing:
     """Check that no topic was recreated; commit new topics, their partitions, starts and ids.
 
     A new topic needs a new checkpoint: with the old one Spark would require the topic from offset 0. If a topic left
     kafka.topics, the others need one too: with the old one Spark would require its partitions.
     """
-    noted = _new_topics(spark, run, kafka, standing, seen, is_another_list=is_another_list)
+    noted = _new_topics(job, standing, seen, is_another_list=is_another_list)
     if not noted:
         return standing
-    write_begun(spark, run, noted.values())
+    write_begun(job.spark, job.run, noted.values())
     crash_point("bronze.topics_noted")
-    return read_standing(spark, run)
+    return read_standing(job.spark, job.run)
 
 
-def _new_topics(  # noqa: PLR0913 -- the state of an ingest
-    spark: SparkSession,
-    run: Run,
-    kafka: Kafka,
-    standing: Standing,
-    seen: Mapping[str, Seen],
-    *,
-    is_another_list: bool = False,
+def _new_topics(
+    job: _Ingest, standing: Standing, seen: Mapping[str, Seen], *, is_another_list: bool = False
 ) -> dict[str, Topic]:
     """Return the topics that need a new row in `bronze_topics`. The checkpoint may show that the list of topics changed."""
+    kafka = job.kafka
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     try:
-        started = starts(spark, run, kafka, standing, seen)
+        started = starts(job.spark, job.run, kafka, standing, seen)
     except SPARK_ERRORS as error:
-        raise _translate_error(spark, run, kafka, standing, error) from None
+        raise _translate_error(job, standing, error) from None
     noted: dict[str, Topic] = {}
     is_another_list |= checkpoint.planned is not None and checkpoint.planned.keys() != set(kafka.topics)
     for name in kafka.topics:
@@ -283,25 +276,19 @@ def _new_topics(  # noqa: PLR0913 -- the state of an ingest
     return noted
 
 
-def _seen(spark: SparkSession, run: Run, kafka: Kafka) -> dict[str, Seen]:
+def _seen(job: _Ingest) -> dict[str, Seen]:
     """Ask the brokers to describe the topics; empty if they cannot be asked from here."""
     if is_remote():
         return {}
     try:
-        seen = describe_topics(kafka, kafka.topics, spark)
+        seen = describe_topics(job.kafka, job.kafka.topics, job.spark)
     except LookError as error:
         seen, why = {}, str(error)
     else:
         why = "" if all(each.topic_id for each in seen.values()) else "the brokers have no topic ids"
     if why:  # Spark then detects a recreated topic only while it has fewer records than were read of the old one
-        run.report.event("bronze.topic_ids_unknown", why=why)
+        job.run.report.event("bronze.topic_ids_unknown", why=why)
     return seen
-
-
-def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery:
-    writer = records.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
-    writer = writer.trigger(availableNow=True)
-    return writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql)
 
 
 def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from lakehouse.extract.sources import Sources
 
-NO_TIMESTAMP = -1
+_NO_TIMESTAMP = -1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _GREGORIAN_MS = (datetime(1582, 10, 15, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
@@ -36,19 +35,13 @@ def timestamp_columns(milliseconds: int) -> dict[str, object]:
 
     >>> timestamp_columns(1_795_254_019_000)["timestamp"].isoformat(), timestamp_columns(2**63 - 1)
     ('2026-11-21T09:40:19+00:00', {'timestamp': None, 'timestamp_ms': 9223372036854775807})
-    """
-    if is_time(milliseconds):
-        return {"timestamp": _EPOCH + milliseconds * _MILLISECOND, "timestamp_ms": None}
-    return {"timestamp": None, "timestamp_ms": milliseconds}
-
-
-def is_time(milliseconds: int) -> bool:
-    """Whether a Kafka timestamp is a time in the years 1 to 9999.
-
-    >>> [is_time(each) for each in (0, -1, FIRST_MS, FIRST_MS - 1, LAST_MS, LAST_MS + 1)]
+    >>> times = [0, -1, _FIRST_MS, _FIRST_MS - 1, _LAST_MS, _LAST_MS + 1]
+    >>> [timestamp_columns(each)["timestamp"] is not None for each in times]
     [True, False, True, False, True, False]
     """
-    return FIRST_MS <= milliseconds <= LAST_MS and milliseconds != NO_TIMESTAMP
+    if _FIRST_MS <= milliseconds <= _LAST_MS and milliseconds != _NO_TIMESTAMP:
+        return {"timestamp": _EPOCH + milliseconds * _MILLISECOND, "timestamp_ms": None}
+    return {"timestamp": None, "timestamp_ms": milliseconds}
 
 
 def bronze_records(
@@ -65,7 +58,7 @@ def bronze_records(
     """
     renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
     milliseconds = _kafka_milliseconds()
-    is_none = ~milliseconds.between(FIRST_MS, LAST_MS) | (milliseconds == NO_TIMESTAMP)
+    is_none = ~milliseconds.between(_FIRST_MS, _LAST_MS) | (milliseconds == _NO_TIMESTAMP)
     records = consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
         {
             "topic": renamed,

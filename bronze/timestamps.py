@@ -18,7 +18,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
@@ -27,7 +27,7 @@ from bronze.kafka.errors import Place, malformed_timestamp
 from bronze.kafka.metadata import LookError, bounds
 from bronze.kafka.source import range_options
 from bronze.progress import start_offsets
-from bronze.progress.position import read as read_standing
+from bronze.progress.checkpoint import read_standing
 from bronze.progress.topic_registry import write_begun
 from bronze.records import bronze_records, timestamp_columns, with_extracted
 from lakehouse.contracts.bronze import BRONZE
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from bronze.kafka.source import Offsets, Ranges
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
@@ -56,14 +56,6 @@ _SHOWN = 20
 _SILENCE_SECONDS = 60
 
 Partition = tuple[str, int]
-
-
-class _Chunk(NamedTuple):
-    """Rows of `bronze_records` that librdkafka read, the offset after them, and whether any timestamp is no time."""
-
-    rows: list[dict[str, object]]
-    next_offset: int
-    has_odd: bool
 
 
 @dataclass(frozen=True)
@@ -107,24 +99,24 @@ def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def carry_out(  # noqa: PLR0913 -- the state of an ingest, and the record that it failed on
-    spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, met: Place
-) -> Standing:
+def append_planned(appender: RangeAppender, standing: Standing, met: Place) -> Standing:
     """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.
 
     Raises:
         LookError: The brokers cannot be read from this machine.
         PySparkException, Py4JJavaError: Spark cannot read or write for another reason.
     """
+    spark, run = appender.spark, appender.run
     planned = standing.checkpoint.planned or {}
-    starts = start_offsets.next_offsets(spark, run, kafka, standing, planned)
-    ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
-    ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
-    left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = fill(RangeAppender(spark, run, kafka, sources, standing.renamed), left, met)
-    run.report.event(
-        "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
-    )
+    starts = start_offsets.next_offsets(spark, run, appender.kafka, standing, planned)
+    left: dict[Partition, tuple[int, int]] = {}
+    for name, partitions in planned.items():
+        for partition, end in partitions.items():
+            if starts[name][partition] < end:
+                left[name, int(partition)] = starts[name][partition], end
+    places = fill(appender, left, met)
+    shown = [f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
+    run.report.event("bronze.timestamps_met", places=shown)
     begun = next(iter(standing.topics.values()))
     write_begun(spark, run, [replace(begun, checkpoint=standing.checkpoint.number + 1)])
     crash_point("bronze.begun_anew")
@@ -134,10 +126,11 @@ def carry_out(  # noqa: PLR0913 -- the state of an ingest, and the record that i
 def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> list[Place]:
     """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first.
 
-    Raises as `carry_out`.
+    Raises as `append_planned`.
     """
     places: list[Place] = []
-    waiting, known = [ranges], met if met is not None and _is_in(met, ranges) else None
+    start, end = ranges.get((met.topic, met.partition), (0, 0)) if met is not None else (0, 0)
+    waiting, known = [ranges], met if met is not None and start <= met.offset < end else None
     while waiting:
         spans = waiting.pop()
         place, known = known or _append(appender, spans), None
@@ -152,11 +145,6 @@ def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> l
     return places
 
 
-def _is_in(place: Place, ranges: Ranges) -> bool:
-    start, end = ranges.get((place.topic, place.partition), (0, 0))
-    return start <= place.offset < end
-
-
 def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:
     """Append ranges with Spark; or append nothing, and return the record that Spark failed on."""
     try:
@@ -168,8 +156,11 @@ def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:
     return None
 
 
-def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
-    """Read at most a chunk's number of records or bytes, from the reader's position up to an end."""
+def _read_chunk(reader: Consumer, start: int, end: int) -> tuple[list[dict[str, object]], int, bool]:
+    """Read at most a chunk's number of records or bytes, from the reader's position up to an end.
+
+    Returns the rows of `bronze_records`, the offset after them, and whether any timestamp is no time.
+    """
     rows: list[dict[str, object]] = []
     size, has_odd, heard = 0, False, time.monotonic()
     while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
@@ -182,14 +173,14 @@ def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
         if error is not None and error.code() != END_OF_PARTITION:
             raise LookError(error.name())
         if error is not None or offset is None or offset >= end:
-            return _Chunk(rows, end, has_odd)
+            return rows, end, has_odd
         row = _row(message)
         if row is None:
-            return _Chunk(rows, offset, has_odd=False)
+            return rows, offset, False
         rows.append(row)
         size += len(message)
         start, has_odd = offset + 1, has_odd or row["timestamp"] is None
-    return _Chunk(rows, start, has_odd)
+    return rows, start, has_odd
 
 
 def _row(message: Message) -> dict[str, object] | None:

@@ -8,31 +8,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import checks as suites
-from expectations import decisions as decided
-from expectations import verdict
-from expectations.checks import INVARIANTS
+from expectations import gate, gx
+from expectations.checks import INVARIANTS, build, limit_of
 from expectations.evidence import facts, snapshot
-from expectations.evidence.facts import REQUIRED
-from expectations.evidence.measures import is_contiguous, load_facts, stream_facts
-from expectations.gx import engine
-from expectations.gx.arguments import flatten, named
+from expectations.evidence.facts import ORDINAL, REQUIRED, is_contiguous, load_facts, stream_facts
+from expectations.evidence.snapshot import AuditSnapshot
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
-from lakehouse.contracts.silver import (
-    COLLISION,
-    DUPLICATE,
-    LATE,
-    QUARANTINED,
-    STREAM,
-    WATERMARK,
-    WATERMARK_IN_LOADS,
-    is_retired,
-    stream_of,
-)
+from lakehouse.contracts.silver import CLASSES, QUARANTINED, STREAM, WATERMARK, WATERMARK_IN_LOADS, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
+from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
 
@@ -41,21 +28,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence.measures import Evidence, Row
-    from expectations.evidence.snapshot import AuditSnapshot
+    from expectations.evidence.facts import Evidence, Row
     from lakehouse.contracts.gate import GateRun
-    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
 
-_FACTS = {each.name: each.fact for each in INVARIANTS}
-_CLASSES = {"duplicate": (DUPLICATE,), "late": (LATE,), "collision": (COLLISION,), "quarantined": QUARANTINED}
 _REJECT = (*STREAM, "class", "reason", "first_offset", "last_offset", "first_sequence", "last_sequence", "records", "load_seq")
 _RECORD = (*STREAM, "offset", "epoch", "sequence", "load_seq")
-_PLACE = ["topic", "partition", "offset"]
 
 
-def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
+def last_gate_run(spark: SparkSession, run: Run, settings: Gate, *, rows: int) -> Row | None:
     """Return the last gate run, passed or failed, and at most `rows` rows of each kind that violate its expectations.
 
     Only the gate's current settings hold the arguments of the operator's own expectations.
@@ -66,15 +48,15 @@ def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Ro
         expectation, column, severity, outcome, observed, expected, `behind`, a list of `what` and `rows`, and note, why there
         are no rows. None if the gate has not run yet.
     """
-    results = verdict.recorded(spark, run)
+    results = gate.last_results(spark, run)
     if not results:
         return None
-    decisions = decided.read(spark, run)
-    gate_run = verdict.of_results(results, decisions)
-    decision = decided.of(decisions, gate_run.gate_run_id)
-    others = [row for row in decisions if row is not decision]
-    look = _Look(spark, run, replace(gate_run, rejected=decided.rejected(others)), gate, rows)
-    waiting = verdict.last(spark, run)
+    decided = gate.decisions(spark, run)
+    gate_run = gate.gate_run_of(results, decided)
+    decision = gate.decision_on(decided, gate_run.gate_run_id)
+    rejected_before = gate.rejected_loads(row for row in decided if row is not decision)
+    look = _Look(spark, run, replace(gate_run, rejected=rejected_before), settings, rows)
+    waiting = gate.last_gate_run(spark, run)
     ordered = sorted(results, key=lambda row: (row["outcome"] == PASSED, row["severity"], row["expectation"]))
     return {
         "gate_run_id": gate_run.gate_run_id,
@@ -96,7 +78,7 @@ class _Look:
     spark: SparkSession
     run: Run
     gate_run: GateRun
-    gate: Gate
+    settings: Gate
     most: int
 
     def describe(self, result: Row) -> Row:
@@ -124,26 +106,18 @@ class _Look:
         if name in RECORDS:
             found = self.spark.sql(RECORDS[name], batch=self._with_floor()).limit(self.most)
             return {"records of silver_records": found.toArrow().to_pylist()}
-        if name in _FACTS:
-            return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
+        if name in INVARIANTS:
+            return {"streams and loads that differ": differences(self.evidence, INVARIANTS[name])}
         if name.startswith("budget_"):
-            return self._over_budget(result["column"], suites.limit_of(result["expected"]))
+            return self._over_budget(result["column"], limit_of(result["expected"]))
         return self._unexpected(result)
 
     @cached_property
     def pins(self) -> AuditSnapshot:
         """The versions that the gate run pinned; the current ones for versions that it did not record."""
-        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*WATERMARK)
-        return snapshot.AuditSnapshot(
-            first_load_seq=self.gate_run.first_load_seq,
-            last_load_seq=self.gate_run.last_load_seq,
-            finished=self.gate_run.last_load_seq,
-            silver_version=self.gate_run.silver_version,
-            loads_version=self.gate_run.loads_version,
-            bronze_version=tables.version(self.spark, self.run.table(BRONZE_RECORDS)),
-            watermarks=tuple(marks.toArrow().to_pylist()),
-            rejected=self.gate_run.rejected,
-        )
+        bronze = tables.version(self.spark, self.run.table(BRONZE_RECORDS))
+        watermarks = small_tables.read(self.spark, self.run.table(SILVER_WATERMARKS), WATERMARK)
+        return AuditSnapshot(self.gate_run, self.gate_run.last_load_seq, bronze, watermarks)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -155,16 +129,13 @@ class _Look:
 
     def _with_floor(self) -> DataFrame:
         """Return Silver's marked rows of the range, each with `floor`, the ledger's watermark before its load."""
-        names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
-        rows = [[row[name] for name in names] for row in self.evidence.ledger]
-        columns = "topic string, partition int, producer string, load_seq bigint, f_epoch bigint, f_sequence bigint"
-        before = frames.of_tuples(self.spark, rows, columns)
-        floor = F.struct(before["f_epoch"].alias("epoch"), before["f_sequence"].alias("sequence"))
+        known = [(*stream_of(row), row["load_seq"], reconcile.ordinal(row, "before")) for row in self.evidence.ledger]
+        rows = [(*key, *floor) for *key, floor in known if floor is not None]
+        columns = "topic string, partition int, producer string, load_seq bigint, epoch bigint, sequence bigint"
+        floors = frames.of_tuples(self.spark, rows, columns).select(*STREAM, "load_seq", F.struct(*ORDINAL).alias("floor"))
         records = facts.mark(snapshot.records(self.spark, self.run, self.pins))
-        joined = records.join(F.broadcast(before), on=frames.same_stream(records, before, "load_seq"), how="left")
-        return joined.select(
-            *(records[name] for name in records.columns), F.when(before["f_sequence"].isNotNull(), floor).alias("floor")
-        )
+        joined = records.join(F.broadcast(floors), on=frames.same_stream(records, floors, "load_seq"), how="left")
+        return joined.select(*(records[name] for name in records.columns), floors["floor"])
 
     def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
         """Return the loads above a limit, and the rows that the measure counts in them."""
@@ -181,11 +152,11 @@ class _Look:
             stepped = [row for row in self.evidence.ledger if row["missing"] and (kind == "missing" or is_contiguous(row))]
             found["streams that stepped over sequences"] = of_ledger(stepped, "missing")
         if kind == RESTART_SUSPECTED:
-            again = of_ledger(self.evidence.restarts, DUPLICATE)
-            found["streams that sent only duplicates with later timestamps"] = again
-        if kind in _CLASSES:
+            restarts = of_ledger(self.evidence.restarts, "duplicate")
+            found["streams that sent only duplicates with later timestamps"] = restarts
+        if classes := QUARANTINED if kind == "quarantined" else tuple({kind} & set(CLASSES)):
             rejects = self.spark.read.table(self.run.table(SILVER_REJECTS).sql)
-            is_asked = F.col("class").isin(*_CLASSES[kind]) & F.col("load_seq").isin(*loads)
+            is_asked = F.col("class").isin(*classes) & F.col("load_seq").isin(*loads)
             found["rows of silver_rejects"] = self._first(rejects.where(is_asked).select(*_REJECT, "state"), "first_offset")
         if kind in ("late", "undecodable"):
             silver = snapshot.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
@@ -200,28 +171,23 @@ class _Look:
     def _unexpected(self, result: Row) -> dict[str, list[Row]] | None:
         """The records that Great Expectations finds unexpected; None if the config no longer has the expectation."""
         recorded = (result["expectation"], result["column"], result["expected"])
-        found = [each for each in suites.build(self.gate) if (each.name, each.column, each.expected) == recorded]
+        found = [each for each in build(self.settings) if (each.name, each.column, each.expected) == recorded]
         # A check that keeps rows out of Gold warns, or fails if there are too many.
         check = next((each for each in found if each.quarantines_rows or each.severity == result["severity"]), None)
         if check is None:
             return None
-        whole = snapshot.gold_records(self.spark, self.run, self.pins, gate_run_id=self.gate_run.gate_run_id)
-        records, (flattened,) = flatten(whole, [check])
-        names = dict(zip((*_PLACE, *named(flattened.arguments)), (*_PLACE, *named(check.arguments)), strict=True))
-        rows = engine.unexpected_places(flattened, records, names=list(names), most=self.most)
-        return {"records that it names": [{names[name]: value for name, value in row.items()} for row in rows]}
+        records = snapshot.gold_records(self.spark, self.run, self.pins)
+        names = dict.fromkeys((*PLACE, *gx.named(check.arguments)))
+        return {"records that it names": gx.unexpected_rows(check, records, names=list(names), most=self.most)}
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
     """Return the watermarks at the gate run. For those that moved or were retired since, uses the ledger's last row."""
-    last: dict[Stream, Row] = {}
-    for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
-        last[stream_of(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}
-        if is_retired(row):
-            del last[stream_of(row)]
-    stood = [row for row in found.watermarks if row["load_seq"] <= found.last_load_seq]
-    moved = {stream_of(row) for row in found.watermarks if row["load_seq"] > found.last_load_seq} | set(map(stream_of, retired))
-    return [*stood, *(last[stream] for stream in moved - set(map(stream_of, stood)) if stream in last)]
+    stood = {stream_of(row): row for row in found.watermarks if row["load_seq"] <= found.last_load_seq}
+    changed = {stream_of(row) for row in (*found.watermarks, *retired)} - stood.keys()
+    last = {stream_of(row): row for row in sorted(found.ledger, key=lambda row: row["load_seq"])}
+    known = [last[stream] for stream in changed if stream in last and not is_retired(last[stream])]
+    return [*stood.values(), *({name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK} for row in known)]
 
 
 _AT = "topic, partition, producer, load_seq, offset, epoch, sequence"
@@ -263,13 +229,13 @@ def differences(evidence: Evidence, fact: str) -> list[Row]:
     watermarks: dict[object, Row] = {stream_of(row): row for row in evidence.watermarks}
     found = []
     for each in stream_facts(evidence):
-        if not getattr(each, fact):
+        if not each[fact]:
             continue
-        stream = (each.topic, each.partition, each.producer)
-        claimed, kept = ledger.get((stream, each.load_seq)), silver.get((stream, each.load_seq))
+        stream, load_seq = stream_of(each), each["load_seq"]
+        claimed, kept = ledger.get((stream, load_seq)), silver.get((stream, load_seq))
         last = kept and kept["last"]
         said = {
-            "bronze_records": evidence.bronze.records.get((each.topic, each.partition, each.load_seq)),
+            "bronze_records": evidence.bronze.records.get((each["topic"], each["partition"], load_seq)),
             "ledger_records": claimed and claimed["records"],
             "ledger_kept": claimed and reconcile.kept(claimed),
             "ledger_watermark": _watermark(claimed, "_after"),
@@ -277,8 +243,7 @@ def differences(evidence: Evidence, fact: str) -> list[Row]:
             "silver_highest": last and [last["epoch"], last["sequence"]],
             "watermark": _watermark(watermarks.get(stream)),
         }
-        place = dict(zip((*STREAM, "load_seq"), (*stream, each.load_seq), strict=True))
-        found.append(place | {name: said[name] for name in SHOWN[fact]})
+        found.append({name: each[name] for name in (*STREAM, "load_seq")} | {name: said[name] for name in SHOWN[fact]})
     return found
 
 

@@ -1,40 +1,62 @@
-"""The gate of write-audit-publish: audits Silver's new loads, records each result, and passes or fails their range."""
+"""The gate of write-audit-publish: audits Silver's new loads, records each result, and passes or fails their range.
+
+`gate_results` has a row per expectation of each gate run, `gate_decisions` what operators decided on those that failed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from expectations import checks as suites
-from expectations import decisions as decided
-from expectations import row_quarantine, verdict
-from expectations.checks import Subject
+from expectations import gx, row_quarantine
+from expectations.checks import Subject, build
 from expectations.evidence import snapshot
-from expectations.evidence.measures import StreamFacts, load_facts, stream_facts
-from expectations.gx import engine
-from expectations.gx.arguments import flatten
-from expectations.gx.engine import Result
-from expectations.row_quarantine import QuarantineLimits, RowQuarantine
-from lakehouse.contracts.gate import DECISIONS, ERRORED, FAILED, PASSED, RESTART_QUESTION, RESTART_SUSPECTED, RESULTS, GateRun
+from expectations.evidence.facts import load_facts, stream_facts
+from expectations.gx import Result
+from lakehouse.contracts.gate import (
+    CRITICAL,
+    DECISIONS,
+    ERRORED,
+    FAILED,
+    PASSED,
+    REJECTED,
+    RELEASED,
+    RESTART_QUESTION,
+    RESTART_SUSPECTED,
+    RESULTS,
+    GateRun,
+    Rejected,
+)
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import stream_of
 from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
+from lakehouse.errors import AnotherWriterError, GateFailedError
 from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
-from lakehouse.run.context import new_id
 from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.policies import Policies
 from lakehouse.spark import frames
-from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS
+from lakehouse.table import (
+    GATE_DECISIONS,
+    GATE_RESULTS,
+    GOLD_LATEST,
+    GOLD_RECORDS,
+    GOLD_REJECTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.measures import Evidence, Row
+    from expectations.evidence.facts import Evidence, Row
     from expectations.evidence.snapshot import AuditSnapshot
+    from lakehouse.contracts.gate import Decision
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
@@ -57,13 +79,13 @@ class _Audit:
     kept_out: Sequence[Row]
 
 
-def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> GateRun | None:
+def audit(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> GateRun | None:
     """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
 
     If a released range is not in Gold yet, nothing is audited: that range is published first.
 
     Commits the records kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
-    fails: see `expectations.verdict`.
+    fails: see `last_gate_run`.
 
     Returns:
         The gate run, failed or not, or the one that was released; None if every finished load is published or rejected.
@@ -71,7 +93,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    done = _audited(spark, run, gate, limits)
+    done = _audited(spark, run, gate, policies)
     if isinstance(done, GateRun):
         run.report.event("gate.released_waits", gate_run_id=done.gate_run_id)
         return done
@@ -88,7 +110,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | 
     return done.gate_run
 
 
-def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None = None) -> None:
+def require(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> None:
     """Raise the errors of an audit of the waiting loads. Commits nothing, and audits nothing while a table is missing.
 
     Raises:
@@ -99,49 +121,28 @@ def require(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits 
         tables.require(spark, run.table(contract.name), contract)
     if not all(tables.exists(spark, run.table(name)) for name in snapshot.READ):
         return
-    done = _audited(spark, run, gate, limits)
+    done = _audited(spark, run, gate, policies)
     if isinstance(done, _Audit):
-        verdict.require_let_out(run, done.gate_run, done.rows)
+        raise_if_failed(run, done.gate_run)
 
 
-def _audited(spark: SparkSession, run: Run, gate: Gate, limits: QuarantineLimits | None) -> _Audit | GateRun | None:
-    """Audit the waiting loads; returns the gate run that was released if there is one, None if no load waits."""
-    checks = suites.build(gate)
-    decisions = decided.read(spark, run)
-    if (released := verdict.released(spark, run, decisions)) is not None:
+def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None) -> _Audit | GateRun | None:
+    """Audit the waiting loads; return the gate run that was released if there is one, None if no load waits."""
+    decided = decisions(spark, run)
+    if (released := _released(spark, run, decided)) is not None:
         return released
-    pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
+    pins = snapshot.take_snapshot(spark, run, rejected_loads(decided))
     if pins is None:
         return None
     with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        return _evaluate(spark, run, pins, checks=checks, limits=limits or QuarantineLimits())
-
-
-def _evaluate(
-    spark: SparkSession, run: Run, pins: AuditSnapshot, *, checks: Sequence[Check], limits: QuarantineLimits
-) -> _Audit:
-    """Evaluate the expectations. Those that keep rows out run first; the others check the remaining rows."""
-    gate_run_id = new_id()
-    found = snapshot.evidence(spark, run, pins)
-    streams = stream_facts(found)
-    data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
-        Subject.STREAMS: [vars(row) for row in streams],
-        Subject.LOADS: load_facts(found),
-    }
-    flat, kept = list(checks), RowQuarantine([], [])
-    if any(check.subject is Subject.RECORDS for check in checks):
-        records = snapshot.gold_records(spark, run, pins, gate_run_id=gate_run_id)
-        kept = row_quarantine.find(records, [check for check in checks if check.quarantines_rows], found.ledger, limits)
-        checks = [check for check in checks if not check.quarantines_rows]
-        data[Subject.RECORDS], flat = flatten(gold_rejects.without(spark, records, kept.rows), checks)
-    found_by = zip(checks, engine.evaluate(flat, data), strict=True)
-    results = [*(_placed(replace(result, check=check), streams, found) for check, result in found_by), *kept.results]
+        results, kept_out = _evaluate(spark, run, pins, build(gate), policies or Policies())
+    gate_run = pins.gate_run
     rows = [
         {
-            "gate_run_id": gate_run_id,
-            "first_load_seq": pins.first_load_seq,
-            "last_load_seq": pins.last_load_seq,
+            "gate_run_id": gate_run.gate_run_id,
+            "first_load_seq": gate_run.first_load_seq,
+            "last_load_seq": gate_run.last_load_seq,
             "expectation": result.check.name,
             "column": result.check.column,
             "severity": result.check.severity,
@@ -149,35 +150,52 @@ def _evaluate(
             "success": result.outcome == PASSED,
             "observed": result.observed,
             "expected": result.check.expected,
-            "silver_version": pins.silver_version,
-            "loads_version": pins.loads_version,
+            "silver_version": gate_run.silver_version,
+            "loads_version": gate_run.loads_version,
             "run_id": run.run_id,
         }
         for result in results
     ]
-    return _Audit(replace(verdict.of_results(rows, []), rejected=pins.rejected), results, rows, kept.rows)
+    return _Audit(gate_run_of(rows, decided), results, rows, kept_out)
+
+
+def _evaluate(
+    spark: SparkSession, run: Run, pins: AuditSnapshot, checks: Sequence[Check], policies: Policies
+) -> tuple[list[Result], list[Row]]:
+    """Evaluate expectations; return their results, and the rows kept out of Gold, which the other expectations do not see."""
+    found = snapshot.evidence(spark, run, pins)
+    streams = stream_facts(found)
+    data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
+    own_results: list[Result] = []
+    kept_out: list[Row] = []
+    if any(check.subject is Subject.RECORDS for check in checks):
+        records = snapshot.gold_records(spark, run, pins)
+        keeping_out = [check for check in checks if check.quarantines_rows]
+        own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
+        data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
+    others = gx.evaluate([check for check in checks if not check.quarantines_rows], data)
+    return [*(_placed(result, streams, found) for result in others), *own_results], kept_out
 
 
 def _keep_out(spark: SparkSession, run: Run, done: _Audit) -> None:
     """Record the rows kept out of Gold, before the results that allow the publish of their loads."""
     if not done.kept_out and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
-    gate_run_id = done.gate_run.gate_run_id
-    row_quarantine.record(spark, run, done.kept_out, gate_run_id=gate_run_id, first=done.gate_run.first_load_seq)
+    row_quarantine.record(spark, run, done.gate_run, done.kept_out)
     if done.kept_out:
-        run.report.event("gate.kept_aside", gate_run_id=gate_run_id, records=len(done.kept_out))
+        run.report.event("gate.kept_aside", gate_run_id=done.gate_run.gate_run_id, records=len(done.kept_out))
     crash_point("gate.kept_aside")
 
 
-def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> Result:
+def _placed(result: Result, streams: Sequence[Row], found: Evidence) -> Result:
     """Add to a result the places of violations and restarts, and how completely Bronze could be counted."""
     check, outcome, observed, bronze = result.check, result.outcome, result.observed, found.bronze
     if _is_restart(result):
-        places = [f"{_named(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
+        places = [f"{_stream_name(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
         return Result(check, outcome, f"{observed}: {_listed(places)}: {RESTART_QUESTION}")
     if check.subject is not Subject.STREAMS or check.column is None:
         return result
-    places = [f"{row.topic}/{row.partition} in load {row.load_seq}" for row in streams if getattr(row, check.column)]
+    places = [f"{row['topic']}/{row['partition']} in load {row['load_seq']}" for row in streams if row[check.column]]
     if places:
         observed += f": {_listed(places)}"
     if check.column == "unaccounted" and bronze.counts_offsets:
@@ -188,7 +206,7 @@ def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> 
     return Result(check, outcome, observed)
 
 
-def _named(stream: Stream) -> str:
+def _stream_name(stream: Stream) -> str:
     return "/".join(shortened(str(part), _LONGEST) for part in stream if part is not None)
 
 
@@ -210,7 +228,7 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _after_the_last(spark: SparkSession, table: Table) -> datetime:
-    """Return now, or just after the last gate run if the clock was set back, because `verdict.last` uses the latest run."""
+    """Return now, or just after the last gate run if the clock was set back, because `last` uses the latest run."""
     last = small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at")
     now = datetime.now(UTC)
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
@@ -240,8 +258,135 @@ def _build_docs(run: Run, done: _Audit) -> None:
         )
         return
     try:
-        place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
+        place = folder.fill(lambda path: gx.build_docs(done.results, path, run_name=done.gate_run.gate_run_id))
     except OSError as error:  # must not stop the publish to Gold
         run.report.event("gate.docs_failed", reason=str(error))
         return
     run.report.event("gate.docs_built", path=f"{place}/index.html")
+
+
+def raise_if_failed(run: Run, gate_run: GateRun) -> None:
+    """Raise if the gate failed and the range was not released.
+
+    Raises:
+        GateFailedError: It names each critical expectation that was not met.
+    """
+    if gate_run.is_let_out:
+        return
+    budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
+    loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
+    raise GateFailedError(
+        f"The gate failed: Gold stays before load {gate_run.first_load_seq}.",
+        where=f"{run.pipeline}, {gate_run.named}",
+        observed="".join(f"\n    {each}" for each in gate_run.unmet),
+        expected="every critical expectation met",
+        next_step=f"See the rows behind it: `tidemark gate show`.{loosen} For these loads alone: `tidemark gate release` or "
+        "`tidemark gate reject`.",
+    )
+
+
+def last_gate_run(spark: SparkSession, run: Run) -> GateRun | None:
+    """Return the last gate run, from gate_results, so that Gold may run as a separate task.
+
+    Returns:
+        The gate run, failed or not; None if there is none yet, if Gold has published its range, if it was rejected, if a
+        restore rolled it back, or if Gold was rolled back to before it.
+    """
+    rows = last_results(spark, run)
+    if not rows:
+        return None
+    gate_run = gate_run_of(rows, decisions(spark, run))
+    unpublished = snapshot.unpublished(spark, run, up_to=gate_run.last_load_seq)
+    waiting = [load_seq for load_seq in unpublished if load_seq not in gate_run.rejected]
+    is_waiting = gate_run.last_load_seq in waiting and min(waiting) >= gate_run.first_load_seq
+    return gate_run if is_waiting else None
+
+
+def last_results(spark: SparkSession, run: Run) -> list[Row]:
+    """Return the gate_results rows of the last gate run; none before the first."""
+    rows = small_tables.last(spark, run.table(GATE_RESULTS), RESULTS.names, by="evaluated_at")
+    latest = max((row["gate_run_id"] for row in rows), default=None)
+    return [row for row in rows if row["gate_run_id"] == latest]
+
+
+def gate_run_of(rows: Sequence[Row], decided: Sequence[Row]) -> GateRun:
+    """Build a gate run from its rows of gate_results and those of gate_decisions."""
+    failed = [row for row in rows if row["outcome"] != PASSED and row["severity"] == CRITICAL]
+    warned = [row for row in rows if row["outcome"] != PASSED and row["severity"] != CRITICAL]
+    decision = decision_on(decided, rows[0]["gate_run_id"])
+    return GateRun(
+        gate_run_id=rows[0]["gate_run_id"],
+        first_load_seq=rows[0]["first_load_seq"],
+        last_load_seq=rows[0]["last_load_seq"],
+        silver_version=rows[0]["silver_version"],
+        loads_version=rows[0]["loads_version"],
+        failed=tuple(dict.fromkeys(row["expectation"] for row in failed)),
+        warned=tuple(dict.fromkeys(row["expectation"] for row in warned)),
+        unmet=tuple(map(_unmet, failed)),
+        decision=decision["decision"] if decision else None,
+        rejected=rejected_loads(decided),
+    )
+
+
+def _unmet(row: Row) -> str:
+    """Describe an expectation that was not met. Its column is named only if its name does not imply it."""
+    name = row["expectation"]
+    if name.startswith("expect_") and row["column"]:
+        name = f"{name} on {shortened(row['column'])}"
+    return f"{name} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
+
+
+def decisions(spark: SparkSession, run: Run) -> list[Row]:
+    """Return all rows of `gate_decisions`; none before the first decision."""
+    return small_tables.read(spark, run.table(GATE_DECISIONS), DECISIONS.names, contract=DECISIONS)
+
+
+def decision_on(decided: Iterable[Row], gate_run_id: str) -> Row | None:
+    """Return the decision on a gate run, or None."""
+    return next((row for row in decided if row["gate_run_id"] == gate_run_id), None)
+
+
+def rejected_loads(decided: Iterable[Row]) -> Rejected:
+    """Return the rejected loads."""
+    ranges = ((row["first_load_seq"], row["last_load_seq"]) for row in decided if row["decision"] == REJECTED)
+    return Rejected(tuple(sorted(ranges)))
+
+
+def _released(spark: SparkSession, run: Run, decided: Sequence[Row]) -> GateRun | None:
+    """Return the last gate run if it was released and is not in Gold yet. Reads nothing if no release is recorded."""
+    up_to = max((row["last_load_seq"] for row in decided if row["decision"] == RELEASED), default=0)
+    if not up_to or up_to <= snapshot.last_published(spark, run):
+        return None
+    waiting = last_gate_run(spark, run)
+    return waiting if waiting is not None and waiting.decision == RELEASED else None
+
+
+def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) -> None:
+    """Append a decision to gate_decisions, in one commit. Delta accepts one of two concurrent decisions on a gate run.
+
+    Raises:
+        AnotherWriterError: Another decision on this gate run was recorded meanwhile.
+    """
+    table = run.table(GATE_DECISIONS)
+    tables.create(spark, table, DECISIONS)
+    row = {
+        "gate_run_id": gate_run.gate_run_id,
+        "first_load_seq": gate_run.first_load_seq,
+        "last_load_seq": gate_run.last_load_seq,
+        "decision": asked.decision,
+        "expectations": ", ".join(gate_run.failed),
+        "reason": asked.reason,
+        "decided_by": asked.decided_by,
+        "run_id": run.run_id,
+        "decided_at": datetime.now(UTC),
+    }
+    transaction = Transaction(f"{run.app_id(GATE_DECISIONS)}/{gate_run.gate_run_id}", 1)
+    tables.append(frames.of_contract(spark, [row], DECISIONS), table, DECISIONS, transaction=transaction)
+    stands = decision_on(decisions(spark, run), gate_run.gate_run_id)
+    if stands is None or stands["run_id"] != run.run_id:
+        raise AnotherWriterError(
+            "Somebody else has decided on this gate run meanwhile; nothing was written.",
+            where=f"{table}, gate run {gate_run.gate_run_id}",
+            observed=stands and f"{stands['decision']} by {stands['decided_by']}",
+            next_step="See `tidemark gate show`.",
+        )

@@ -1,4 +1,4 @@
-"""Keeps the rows that violate an expectation out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
+"""Keep the rows that violate an expectation out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
 
 Above `policies.max_quarantined_share` of a load, the expectation fails the load: a wrong expectation must not empty Gold.
 """
@@ -6,33 +6,35 @@ Above `policies.max_quarantined_share` of a load, the expectation fails the load
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from expectations.gx import engine
-from expectations.gx.arguments import flatten
-from expectations.gx.engine import Result
+from expectations import gx
+from expectations.checks import Subject
+from expectations.gx import Result
+from lakehouse import reconcile
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, RESULTS
+from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS
 from lakehouse.contracts.gold import REJECTS
-from lakehouse.contracts.silver import HELD, KEPT
+from lakehouse.contracts.silver import HELD
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
 from lakehouse.table import GATE_RESULTS, GOLD_REJECTS, SILVER_LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.measures import Row
+    from expectations.evidence.facts import Row
+    from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
+    from lakehouse.settings.policies import Policies
 
     Place = tuple[str, int, int]
-    Part = tuple[int, str | None]
 
 NAMES = ("topic", "partition", "producer", "offset", "epoch", "sequence", "load_seq")
 """The columns recorded per row, in addition to the reason."""
@@ -44,82 +46,58 @@ _FEWEST = 10
 """With fewer rows no share is too large: a few bad records are not a pattern. The breaker uses the same number."""
 
 
-@dataclass(frozen=True)
-class QuarantineLimits:
-    """The largest share of a load's records that may be kept out of Gold, with own shares for some topics."""
+def find(
+    records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], policies: Policies
+) -> tuple[list[Result], list[Row]]:
+    """Evaluate the expectations that keep rows out of Gold on the records that Gold would get.
 
-    share: float = 1.0
-    topics: Mapping[str, float] = field(default_factory=dict)
-
-    def part(self, row: Row) -> Part:
-        """Return the load of a row, and its topic if the topic has its own share."""
-        topic = plain_topic(row["topic"])
-        return row["load_seq"], topic if topic in self.topics else None
-
-    def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """Return the parts that would lose more rows than allowed. `rows` are distinct; `ledger` has their loads' rows."""
-        aside = Counter(self.part(row) for row in rows)
-        kept: Counter[Part] = Counter()
-        for row in ledger:
-            kept[self.part(row)] += sum(row[name] for name in KEPT)
-        return {
-            part
-            for part, count in aside.items()
-            if count >= _FEWEST and count > (self.share if part[1] is None else self.topics[part[1]]) * kept[part]
-        }
-
-
-@dataclass(frozen=True)
-class RowQuarantine:
-    """The results of the expectations that keep rows out of Gold, and the distinct rows that they keep out.
-
-    An expectation whose rows are kept out has failed, but only warns.
+    Returns their results, and the distinct rows that they keep out. Such an expectation has failed, but only warns.
     """
-
-    results: list[Result]
-    rows: list[Row]
-
-
-def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: QuarantineLimits) -> RowQuarantine:
-    """Evaluate the expectations that keep rows out of Gold on the records that Gold would get, and find the rows."""
     if not checks:
-        return RowQuarantine([], [])
-    flat, renamed = flatten(records, checks)
-    results = [
-        replace(result, check=check)
-        for check, result in zip(checks, engine.evaluate(renamed, {check.subject: flat for check in checks}), strict=True)
-    ]
+        return [], []
+    results = gx.evaluate(checks, {Subject.RECORDS: records})
     rows_of: dict[int, list[Row]] = {}
     for number, result in enumerate(results):
         if result.outcome == ERRORED:
             results[number] = _fails(result, "")
-        elif result.outcome == FAILED:
-            named = engine.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
-            rows_of[number] = named
-            if not named or len(named) > MOST:
-                why = "it names no rows" if not named else f"more than {MOST:,} are not kept out"
+        elif result.outcome != PASSED:
+            rows = gx.unexpected_rows(result.check, records, names=NAMES, most=MOST + 1)
+            if 0 < len(rows) <= MOST:
+                rows_of[number] = rows
+            else:
+                why = f"more than {MOST:,} are not kept out" if rows else "it names no rows"
                 results[number] = _fails(result, f"; {why}")
-                del rows_of[number]
-    return _within(results, rows_of, ledger, limits)
-
-
-def _within(
-    results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: QuarantineLimits
-) -> RowQuarantine:
-    """Apply the limits: keep out the rows within the limits. Expectations above the limits fail their loads."""
-    too_many = limits.passed(_each_once(rows_of, results), ledger)
+    too_many = _above_share(_each_once(rows_of, results), ledger, policies)
     for number, rows in list(rows_of.items()):
-        if any(limits.part(row) in too_many for row in rows):
-            over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
+        if over := sorted({row["load_seq"] for row in rows if _place(row) in too_many}):
             why = f"more than policies.max_quarantined_share of load {', '.join(map(str, over[:3]))}"
             results[number] = _fails(results[number], f"; {why}: nothing is kept out")
             del rows_of[number]
-    kept = _each_once(rows_of, results)
-    if len(kept) > MOST:
-        return RowQuarantine([_fails(each, f"; more than {MOST:,} in all: nothing is kept out") for each in results], [])
+    distinct = _each_once(rows_of, results)
+    if len(distinct) > MOST:
+        return [_fails(each, f"; more than {MOST:,} in all: nothing is kept out") for each in results], []
     for number in rows_of:
         results[number] = replace(results[number], observed=f"{results[number].observed}, kept out of Gold")
-    return RowQuarantine(results, kept)
+    return results, distinct
+
+
+def _above_share(rows: Sequence[Row], ledger: Sequence[Row], policies: Policies) -> set[Place]:
+    """Return the places of the rows whose load loses too many: of all topics, or of one that has its own share."""
+    shares = policies.topic_shares
+
+    def part(row: Row) -> tuple[int, str]:
+        topic = plain_topic(row["topic"])
+        return row["load_seq"], topic if topic in shares else ""
+
+    kept: Counter[tuple[int, str]] = Counter()
+    for row in ledger:
+        kept[part(row)] += reconcile.kept(row)
+    too_many = {
+        (load_seq, topic)
+        for (load_seq, topic), count in Counter(map(part, rows)).items()
+        if count >= _FEWEST and count > shares.get(topic, policies.max_quarantined_share) * kept[load_seq, topic]
+    }
+    return {_place(row) for row in rows if part(row) in too_many}
 
 
 def _fails(result: Result, why: str) -> Result:
@@ -134,27 +112,26 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
         check = results[number].check
         name = " ".join(part for part in (check.name, check.column) if part)
         for row in rows:
-            place = (row["topic"], row["partition"], row["offset"])
-            found[place] = row
-            if name not in reasons[place]:
-                reasons[place].append(name)
-    return [{**row, "reason": ", ".join(reasons[place])} for place, row in sorted(found.items(), key=str)]
+            found[_place(row)] = row
+            reasons[_place(row)].append(name)
+    return [{**row, "reason": ", ".join(dict.fromkeys(reasons[place]))} for place, row in sorted(found.items(), key=str)]
 
 
-def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
+def _place(row: Row) -> Place:
+    return row["topic"], row["partition"], row["offset"]
+
+
+def record(spark: SparkSession, run: Run, gate_run: GateRun, rows: Sequence[Row]) -> None:
     """Record the rows that a gate run keeps out of its range, in one commit to gold_rejects, before its results.
 
     Earlier decisions on the same records still apply, as long as the ledger has their load. Removes the rows that earlier
     recorded gate runs, except the last one, wrote for the same loads: those gate runs are no longer published. If two gate
     runs overlap without a lock, the other one's rows stay, whether or not its results are recorded yet.
     """
-    table = run.table(GOLD_REJECTS)
+    table, gate_run_id, first = run.table(GOLD_REJECTS), gate_run.gate_run_id, gate_run.first_load_seq
     tables.create(spark, table, REJECTS)
     decided = _decided(spark, run)
-    listed = [
-        {**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get((row["topic"], row["partition"], row["offset"]), {})}
-        for row in rows
-    ]
+    listed = [{**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get(_place(row), {})} for row in rows]
     known = {row["gate_run_id"] for row in small_tables.read(spark, table, ("gate_run_id",), start=("load_seq", first))}
     replaced = known & _superseded(spark, run, first)
     if listed or replaced:
@@ -179,7 +156,7 @@ def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
         return {}
     loads = {row["load_seq"] for row in small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq",))}
     return {
-        (row["topic"], row["partition"], row["offset"]): {name: row[name] for name in ("state", "settled_load_seq")}
+        _place(row): {name: row[name] for name in ("state", "settled_load_seq")}
         for row in settled
         if row["settled_load_seq"] in loads
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from expectations import verdict
+from expectations import gate
 from lakehouse.contracts.silver import RETIRE
 from lakehouse.delta import maintenance, small_tables
 from lakehouse.delta import tables as delta
@@ -149,7 +149,7 @@ def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
         )
         if claimed > finished:
             return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
-    waiting = verdict.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
+    waiting = gate.last_gate_run(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
     if waiting is not None and waiting.is_let_out:
         return "vacuum: a gate run let loads out that are not published, and Gold copies from the version that it audited"
     return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from expectations import gate, verdict
+from expectations import gate
 from expectations.evidence.snapshot import last_published
-from expectations.row_quarantine import QuarantineLimits
 from gold import publish, undo
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
@@ -35,11 +34,11 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         GateFailedError: A critical expectation was not met, and the range was not released; all results are recorded.
     """
     started = time.monotonic()
-    audited = gate.audit(spark, run, settings.gate, _limits(settings))
+    audited = gate.audit(spark, run, settings.gate, settings.policies)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)
-    verdict.raise_if_failed(spark, run, audited)
+    gate.raise_if_failed(run, audited)
     return {
         "gate_run_id": audited.gate_run_id,
         "first_load_seq": audited.first_load_seq,
@@ -60,11 +59,11 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
-    audited = verdict.last(spark, run)
+    audited = gate.last_gate_run(spark, run)
     if audited is None:
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
-        verdict.raise_if_failed(spark, run, audited)
+        gate.raise_if_failed(run, audited)
         # Before publishing: afterwards an erasure in the range would count as applied, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
         done = vars(publish.publish(spark, run, audited, settings.gold))
@@ -77,17 +76,13 @@ def require_gate(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gate` would raise for the waiting loads. Commits nothing."""
     if are_of_earlier_version(spark, run):
         return
-    gate.require(spark, run, settings.gate, _limits(settings))
+    gate.require(spark, run, settings.gate, settings.policies)
 
 
 def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gold` would raise for any records: Gold's columns, and models. Commits nothing."""
     kind = Rules.of(settings).keeping(last_rules(spark, run)).payload_type
     publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
-
-
-def _limits(settings: Settings) -> QuarantineLimits:
-    return QuarantineLimits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
@@ -22,6 +21,7 @@ from tests.support.object_store import BUCKET, new_root, object_store, reached_b
 from tests.support.places import PLACE, PLACES, STARTED, Place, copy_objects, copy_schema, in_folder, in_store
 from tests.support.prepared import Histories, History, empty
 from tests.support.quick import QUICK, start_quickly
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others. `make mutants`
 # needs no smaller example of a failure.

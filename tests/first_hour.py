@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from bronze.dev_broker.broker import down
-from bronze.dev_broker.process import HOST, free_port
+from tidemark.extras.demo.broker import down
+from tidemark.extras.demo.broker_process import HOST, free_port
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first-hour.md"

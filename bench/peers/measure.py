@@ -20,9 +20,9 @@ from bench.peers.sizes import Watch, topic_bytes, written
 from bench.sitting import Sitting
 from bench.topics import PARTITIONS
 from bench.truth import Counts
-from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.silver import HELD, LATE
 from lakehouse.table import BRONZE_RECORDS
+from tidemark.extras.demo.broker import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.peers.registry import Input, Peer
     from bench.sitting import Sitting
     from bench.topics import Topic
-    from bronze.dev_broker.broker import LocalBroker
+    from tidemark.extras.demo.broker import LocalBroker
 
 _FIRST_RECORDS = 20_000
 _WARM_UP_SHARE = 5

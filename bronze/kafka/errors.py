@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 class _Failure(NamedTuple):
     """A kind of failure. The error shows the match of `sign` or its group `shown`. `{checkpoint}` becomes the folder's name."""
 
-    sign: re.Pattern[str]
+    sign: str
     what: str
     expected: str
     next_step: str
     error: type[SourceError] = SourceError
-
-
-def _failure(sign: str, what: str, expected: str, next_step: str, error: type[SourceError] = SourceError) -> _Failure:
-    return _Failure(re.compile(sign, re.DOTALL), what, expected, next_step, error)
 
 
 class Place(NamedTuple):
@@ -46,7 +42,7 @@ class Corrupt(NamedTuple):
 
 _MALFORMED = r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value -?\d+"
 
-WENT_BACK = _failure(
+WENT_BACK = _Failure(
     r"Partition \S+ offset was changed from \d+ to \d+",
     "A topic's offsets went back: it was deleted and recreated, or its end was cut off.",
     "the topic that Bronze was read from",
@@ -56,7 +52,7 @@ WENT_BACK = _failure(
     "and remove the folder {checkpoint}.",
     TopicRecreatedError,
 )
-GONE = _failure(
+GONE = _Failure(
     r"Partitions [^\n]* have been deleted|Cannot find initial offsets for partitions[^\n]*"
     r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
     "A topic or partition that Bronze was read from is gone.",
@@ -65,7 +61,7 @@ GONE = _failure(
     "again: `tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "
     "--new-numbering.",
 )
-EXPIRED = _failure(
+EXPIRED = _Failure(
     r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
     r"|Starting offset for \S+ was \d+ but consumer reset[^\n]*"
     r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
@@ -81,7 +77,7 @@ _NOT_DECODED = (
     rf"Encountered corrupt message when fetching offset \d+ for topic-partition {_PLACE}",
     rf"Received exception when fetching the next record from {_PLACE}",  # also around a wrong checksum
 )
-CORRUPT = _failure(
+CORRUPT = _Failure(
     f"(?P<shown>{_WRONG_CHECKSUM}[^\n]*)",
     "A batch of the log is corrupt.",
     "batches with the checksum that they were written with",
@@ -89,20 +85,20 @@ CORRUPT = _failure(
     "the ledger: `tidemark topic accept TOPIC --reason ...`.",
     BatchCorruptError,
 )
-UNLIKE_PARTITIONS = _failure(
+UNLIKE_PARTITIONS = _Failure(
     r"Specified: [^\n]*Assigned: [^\n]*",
     "kafka.starting_offsets does not name every partition, or one too many.",
     "an offset for every partition of every topic",
     "Name them all; -2 is a partition's earliest offset, -1 its latest.",
 )
 
-MISSING = _failure(
+MISSING = _Failure(
     r"UnknownTopicOrPartitionException[^\n]*",
     "A topic does not exist.",
     "every topic of kafka.topics on this cluster",
     "Correct kafka.topics, or create the topic; where rights are narrow, a topic that may not be seen looks the same.",
 )
-NO_RIGHT = _failure(
+NO_RIGHT = _Failure(
     r"(Topic|Group|Cluster)AuthorizationException[^\n]*|Not authorized to access [^\n]*",
     "Kafka does not let us read.",
     "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
@@ -111,7 +107,7 @@ NO_RIGHT = _failure(
 
 _KINDS = (
     MISSING,
-    _failure(
+    _Failure(
         r"(Sasl|Ssl)AuthenticationException[^\n]*|SSLHandshakeException[^\n]*",
         "Kafka does not accept who we are.",
         "a successful authentication",
@@ -122,8 +118,8 @@ _KINDS = (
     GONE,
     EXPIRED,
     CORRUPT,
-    *(CORRUPT._replace(sign=re.compile(f"(?P<shown>{sign})")) for sign in _NOT_DECODED),
-    _failure(
+    *(CORRUPT._replace(sign=f"(?P<shown>{sign})") for sign in _NOT_DECODED),
+    _Failure(
         f"(?P<shown>{_MALFORMED})",
         "A record's timestamp is so far from today that Spark cannot hold it, and the record cannot be read past Spark.",
         "milliseconds since 1970; or brokers that librdkafka can read from the machine that this program runs on",
@@ -132,20 +128,20 @@ _KINDS = (
         "corrected, and set message.timestamp.after.max.ms on the topic so that the broker refuses such records.",
     ),
     UNLIKE_PARTITIONS,
-    _failure(
+    _Failure(
         r"Incomplete log file[^\n]*|Malformed log file[^\n]*",
         "A file of the checkpoint is empty or cut off.",
         "whole files in {checkpoint}",
         "Remove the folder {checkpoint}: the next run goes on from what Bronze holds.",
     ),
-    _failure(
+    _Failure(
         r"Failed to (?:create new KafkaAdminClient|construct kafka consumer).*\nCaused by: (?P<shown>[^\n]*)"
         r"|Invalid value [^\n]*|ConfigException[^\n]*|Kafka option '[^']*' is not supported",
         "The Kafka client refuses its configuration.",
         "properties that the Kafka client knows, with values that it takes",
         "Correct kafka.properties; the names are those of Kafka's consumer configuration.",
     ),
-    _failure(
+    _Failure(
         r"(Timeout|Disconnect|BrokerNotAvailable)Exception[^\n]*",
         "A Kafka broker was reached but did not answer in time.",
         "an answer within default.api.timeout.ms",
@@ -161,7 +157,7 @@ _ANOTHER_QUERY = re.compile(
     r"|DELTA_CONCURRENT_\w+|DELTA_(?:METADATA|PROTOCOL)_CHANGED|STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
 )
 
-_UNKNOWN = _failure(
+_UNKNOWN = _Failure(
     r"",
     "Reading Kafka into Bronze failed.",
     "a query that ends when everything available is read",
@@ -170,7 +166,6 @@ _UNKNOWN = _failure(
 
 _JAAS_WORD = re.compile(r"required|optional|requisite|sufficient|username|password|[\w.]+LoginModule")
 _SHORTEST_SECRET = 3
-
 _WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$", re.DOTALL)
 
 
@@ -234,7 +229,7 @@ def _secrets(kafka: Kafka) -> set[str]:
 
 def _kind(text: str) -> tuple[_Failure, str]:
     for kind in _KINDS:
-        if found := kind.sign.search(text):
+        if found := re.search(kind.sign, text, re.DOTALL):
             return kind, _WRAPPING.sub("", " ".join(found[found.lastgroup or 0].split()))
     return _UNKNOWN, root_cause(text)
 

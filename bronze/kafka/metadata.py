@@ -43,17 +43,9 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without ids (before Kafka 2.8) gives to every topic."""
 
 _SAME_NAME = {
-    "security.protocol",
-    "client.id",
-    "client.dns.lookup",
-    "sasl.mechanism",
-    "sasl.kerberos.service.name",
-    "ssl.key.password",
-    "ssl.keystore.password",
-    "ssl.cipher.suites",
-    "enable.sasl.oauthbearer.unsecure.jwt",
+    *("security.protocol", "client.id", "client.dns.lookup", "sasl.mechanism", "sasl.kerberos.service.name"),
+    *("ssl.key.password", "ssl.keystore.password", "ssl.cipher.suites"),
 }
-
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
@@ -111,16 +103,6 @@ def describe_topics(kafka: Kafka, topics: Iterable[str], spark: SparkSession | N
     Without a session, raises a `LoginError` if librdkafka lacks the login. Raises a `LookError` if no broker can be asked.
     """
     return _client(kafka, spark).describe(list(topics))
-
-
-def topic_names(kafka: Kafka) -> list[str]:
-    """Return the topics that this login may see, without Kafka's own; raise a `LookError` if no broker can be asked."""
-    admin = client(kafka)
-    try:
-        found = admin.list_topics(timeout=_SECONDS).topics
-    except KafkaException as error:
-        raise LookError(admin.why(error)) from None
-    return sorted(name for name in found if not name.startswith("__"))
 
 
 def bounds(
@@ -221,8 +203,7 @@ class Client(AdminClient):
             self.poll(0)  # runs the callback
             no_answer = f"no broker answered at {self._servers} within {_SECONDS} s"
             return f"{no_answer}: {self.refusals[-1]}" if self.refusals else no_answer
-        name: str = error.args[0].name()
-        return name
+        return str(error.args[0].name())
 
 
 def client(kafka: Kafka) -> Client:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     """(topic, partition) to the first offset and the one after the last."""
 
 _CONNECT_SECONDS = 5.0
-
 _API_TIMEOUT, _REQUEST_TIMEOUT = "default.api.timeout.ms", "request.timeout.ms"
-
 _DEFAULTS = {
     # Spark asks three times, so a broker that never answers costs three of these. Kafka's own default is 60 s.
     _API_TIMEOUT: "30000",
@@ -73,9 +71,10 @@ def require_reachable(bootstrap_servers: str) -> None:
     """Raise a `SourceError` unless a server accepts a connection within 5 s: the Kafka client would retry for minutes."""
     refusals = []
     for server in bootstrap_servers.split(","):
-        host, port = _address(server)
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
+        host = host.strip("[]")
         try:
-            socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         except OSError as error:
             refusals.append(f"{host}:{port}: {_reason(error)}")
         else:
@@ -87,11 +86,6 @@ def require_reachable(bootstrap_servers: str) -> None:
         expected=f"an open port within {_CONNECT_SECONDS:.0f} s",
         next_step="Check kafka.bootstrap_servers, that the broker runs, and that it can be reached from here (firewall, VPN).",
     )
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.strip().rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _reason(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""The streaming query's checkpoint: its folder, whether it is intact, and where it ends.
+"""Bronze's position before a run: its version, its topics, and the streaming query's checkpoint.
 
 A checkpoint that was partly lost or restored is worse than none. Spark would reuse a batch number of the table, and Delta
 skips such a batch silently. If a checkpoint does not match the table, the query continues in another folder.
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from bronze.progress import topic_registry
 from lakehouse.delta import tables
+from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import SparkSession
 
     from bronze.kafka.source import Offsets
-    from bronze.progress.position import Standing
+    from bronze.progress.topic_registry import Topic
     from lakehouse.delta.tables import Streamed
     from lakehouse.run.context import Run
-
-_LOGS = ("offsets", "commits")
 
 
 @dataclass(frozen=True)
@@ -75,26 +75,76 @@ class Checkpoint:
         return None
 
 
-def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False) -> Checkpoint:
+@dataclass(frozen=True)
+class Standing:
+    """Bronze's position; `streamed` is the last micro-batch in the table, and `topics` are by name in Kafka."""
+
+    version: int
+    streamed: Streamed | None
+    topics: Mapping[str, Topic]
+    checkpoint: Checkpoint
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever committed to the table. Every micro-batch commits, even that of an empty topic."""
+        return self.version == 0
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Map Kafka's name to the name in the tables, for topics whose names differ."""
+        return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
+
+
+def read_standing(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
+    """Read Bronze's position. Creates `bronze_topics` if it does not exist, unless this is a dry run.
+
+    A `bronze_records` that does not exist raises a `TableMissingError`; in a dry run it counts as one without a commit.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    is_there = not is_dry_run or tables.exists(spark, bronze)
+    version, streamed = tables.streamed(spark, bronze) if is_there else (0, None)
+    try:
+        known = topic_registry.read(spark, run)
+    except TableMissingError:
+        if not is_dry_run:
+            topic_registry.create(spark, run)
+        known = topic_registry.of_records(spark, run) if version else {}
+    return _at(spark, run, version, streamed, known)
+
+
+def with_topics(spark: SparkSession, run: Run, standing: Standing, topics: Mapping[str, Topic]) -> Standing:
+    """Return the position with these topics in `bronze_topics` as well."""
+    return _at(spark, run, standing.version, standing.streamed, {**standing.topics, **topics})
+
+
+def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> Standing:
+    first = max((topic.checkpoint for topic in known.values()), default=1)
+    chosen, last = choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
+    return Standing(version, last, known, chosen)
+
+
+def choose(
+    spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False
+) -> tuple[Checkpoint, Streamed | None]:
     """Choose the checkpoint to continue with: the first from number `first` on that is intact or does not exist yet.
 
-    If the table's log has no micro-batch (`streamed`), the table's transactions name it. Deletes and moves nothing.
+    Also returns the last micro-batch in the table: `streamed`, or if the log has none, the one that the table's transactions
+    name for this checkpoint. Deletes and moves nothing.
     """
-    damaged: list[dict[str, object]] = []
+    damaged: dict[str, object] = {}
     number = first
     while True:
         found = _read(spark, _folder(run, number), number)
-        known = streamed
-        if known is None and not is_new and found.query_id is not None:
-            known = tables.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
-        damage = found.damage(known)
-        if damage is None:
+        last = streamed
+        if last is None and not is_new and found.query_id is not None:
+            last = tables.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
+        if (damage := found.damage(last)) is None:
             break
-        damaged.append({"checkpoint": found.folder, "why": damage})
+        damaged = {"checkpoint": found.folder, "why": damage}
         number += 1
     if damaged and found.query_id is None:
-        run.report.event("bronze.checkpoint_set_aside", **damaged[-1], goes_on_in=found.folder)
-    return found
+        run.report.event("bronze.checkpoint_set_aside", **damaged, goes_on_in=found.folder)
+    return found, last
 
 
 def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None) -> Offsets:
@@ -136,7 +186,8 @@ def _folder(run: Run, number: int) -> str:
 
 def _read(spark: SparkSession, folder: str, number: int) -> Checkpoint:
     files = [path.split("/")[-2:] for path in _files(spark, folder)]
-    offsets, commits = ({int(name) for kind, name in files if kind == wanted and name.isdecimal()} for wanted in _LOGS)
+    offsets = {int(name) for kind, name in files if kind == "offsets" and name.isdecimal()}
+    commits = {int(name) for kind, name in files if kind == "commits" and name.isdecimal()}
     last = max(offsets, default=-1)
     wanted = [f"{folder}/metadata" for _, name in files if name == "metadata"]
     wanted += [f"{folder}/offsets/{last}"] if offsets else []

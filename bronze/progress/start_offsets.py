@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
@@ -179,9 +179,13 @@ def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
 def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, Seen]) -> Offsets:
     """Return where the settings start each partition, in offsets that Kafka has: by the brokers or else by Spark."""
     if all(name in seen for name in kafka.topics):
-        if unlike := [name for name in kafka.topics if not _names_all(kafka.start_of(name), seen[name])]:
-            named = [f"{name} has the partitions {', '.join(map(str, seen[name].partitions))}" for name in unlike]
-            raise refusal(UNLIKE_PARTITIONS, "; ".join(named), kafka, "")
+        unlike = []
+        for name in kafka.topics:
+            partitions, start = list(map(str, seen[name].partitions)), kafka.start_of(name)
+            if not isinstance(start, str) and start.keys() != set(partitions):
+                unlike.append(f"{name} has the partitions {', '.join(partitions)}")
+        if unlike:
+            raise refusal(UNLIKE_PARTITIONS, "; ".join(unlike), kafka, "")
         with suppress(LookError):
             return {name: _at_brokers(spark, kafka, name, seen[name]) for name in kafka.topics}
     found: Offsets = {}
@@ -199,10 +203,6 @@ def restrict_to_topics(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
     start = kafka.starting_offsets
     own = {name: start[name] for name in topics} if isinstance(start, dict) else start
     return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
-
-
-def _names_all(start: str | Mapping[str, int], seen: Seen) -> bool:
-    return isinstance(start, str) or start.keys() == {str(each) for each in seen.partitions}
 
 
 def _at_brokers(spark: SparkSession, kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:

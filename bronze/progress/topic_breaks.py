@@ -1,32 +1,41 @@
-"""Breaks of a topic: it was recreated, or the records to be read next are lost or corrupt. An operator accepts them."""
+"""Why a topic cannot be read on: it was recreated, or the records to be read next are lost, corrupt or forbidden.
+
+An operator accepts a break, or `kafka.on_unreadable_topic: skip` leaves the topic out. A topic of the last micro-batch is
+assumed to be readable: if it is not, the query fails, names it, and runs again without it. Any other topic is checked first,
+so a topic that stays unreadable does not fail a query in each run.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bronze.kafka import metadata
-from bronze.kafka.errors import CORRUPT as CORRUPT_BATCH
-from bronze.kafka.errors import EXPIRED as EXPIRED_OFFSETS
-from bronze.kafka.errors import GONE, WENT_BACK, corrupt_batch, refusal
+from bronze.kafka import errors, metadata
 from bronze.kafka.metadata import LookError
-from bronze.progress import checkpoint, corrupt_batches, start_offsets
+from bronze.kafka.source import range_options, reader_options
+from bronze.progress import checkpoint, start_offsets
+from bronze.progress.start_offsets import restrict_to_topics
 from lakehouse.contracts.bronze import CORRUPT, EXPIRED, RECREATED, LostRange
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from bronze.kafka.errors import Corrupt
     from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from bronze.progress.topic_registry import Topic
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
-
+_ACCEPT = "To go on with what there is, and have the loss kept in the ledger:"
 NUMBERINGS = (
     "With --same-numbering the new topic continues the old one: a record whose number was accepted before with the same key "
     "and value is a duplicate, with other content a collision. A number must then name one record of its producer in the whole "
@@ -74,7 +83,7 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
-            next_step=f"{_accept(others, '--same-numbering ')}. {NUMBERINGS}",
+            next_step=f"{_ACCEPT} {_commands(others, '--same-numbering ')}. {NUMBERINGS}",
         )
         raise _about(others, error)
 
@@ -100,7 +109,7 @@ def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
     whole: list[tuple[int, int, int]] = []
     seen = _seen(spark, kafka, name)
     for partition, (start, end) in sorted(_unread(spark, run, kafka, standing, (name, seen.partitions)).items()):
-        while start < end and (batch := corrupt_batches.first(spark, kafka, (name, partition), (start, end))):
+        while start < end and (batch := _first_corrupt(spark, kafka, (name, partition), (start, end))):
             lost.append(batch)
             whole.append((partition, start, batch.first_offset))
             start = batch.last_offset + 1  # noqa: PLW2901 -- the search continues after it
@@ -135,7 +144,7 @@ def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standin
         LookError: No broker can be asked.
     """
     if left := sorted(set(standing.checkpoint.planned or ()) - set(kafka.topics)):
-        raise refusal(GONE, f"kafka.topics does not name {', '.join(left)}", kafka, standing.checkpoint.folder)
+        raise errors.refusal(errors.GONE, f"kafka.topics does not name {', '.join(left)}", kafka, standing.checkpoint.folder)
     require_unbroken(spark, run, kafka, standing)
 
 
@@ -145,10 +154,10 @@ def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
     breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, standing, name)) is not None]
     if back := [each for each in breaks if each.cause == RECREATED]:
         names = [each.topic.name for each in back]
-        error = refusal(WENT_BACK, f"topic {', '.join(names)}", kafka, folder)
+        error = errors.refusal(errors.WENT_BACK, f"topic {', '.join(names)}", kafka, folder)
         raise _cut(error, back) if all(each.is_cut for each in back) else _about(names, error)
     if breaks:
-        raise _exact(refusal(EXPIRED_OFFSETS, "", kafka, folder), breaks)
+        raise _exact(errors.refusal(errors.EXPIRED, "", kafka, folder), breaks)
 
 
 def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> None:
@@ -160,17 +169,17 @@ def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> No
     for name, partitions in last.planned.items():
         for partition, end in partitions.items():
             start = begins.get(name, {}).get(partition, end)
-            if start < end and (batch := corrupt_batches.first(spark, kafka, (name, int(partition)), (start, end))):
-                raise named_batch(refusal(CORRUPT_BATCH, "", kafka, last.folder), name, batch)
+            if start < end and (batch := _first_corrupt(spark, kafka, (name, int(partition)), (start, end))):
+                raise _named_batch(errors.refusal(errors.CORRUPT, "", kafka, last.folder), name, batch)
 
 
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
     """Add the lost or corrupt offsets to the error of a read; return it unchanged if they cannot be determined."""
     try:
-        if (met := corrupt_batch(error)) is not None:
+        if (met := errors.corrupt_batch(error)) is not None:
             span = _unread(spark, run, kafka, standing, (met.topic, [met.partition]))[met.partition]
-            batch = corrupt_batches.first(spark, kafka, (met.topic, met.partition), span, met)
-            return error if batch is None else named_batch(error, met.topic, batch)
+            batch = _first_corrupt(spark, kafka, (met.topic, met.partition), span, met)
+            return error if batch is None else _named_batch(error, met.topic, batch)
         breaks = [find(spark, run, kafka, standing, name) for name in kafka.topics if name in standing.topics]
     except (LookError, SourceError) as unknown:
         run.report.event("bronze.topics_not_seen", why=str(unknown))
@@ -182,7 +191,7 @@ def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
     return _exact(error, expired) if expired else error
 
 
-def named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorruptError:
+def _named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorruptError:
     """Return the error of a corrupt batch with its place."""
     named = BatchCorruptError(
         error.what,
@@ -222,7 +231,7 @@ def _exact(error: SourceError, expired: Sequence[Break]) -> SourceError:
         where=error.where,
         observed="; ".join(f"{_range_text(each.topic.name, lost)}, are gone" for each in expired for lost in each.lost),
         expected=error.expected,
-        next_step=f"Lengthen retention.ms. {_accept(names)}",
+        next_step=f"Lengthen retention.ms. {_ACCEPT} {_commands(names)}",
     )
     return _about(names, lost)
 
@@ -247,9 +256,122 @@ def _range_text(topic: str, lost: LostRange) -> str:
     return f"{topic} partition {lost.partition}: offsets {lost.first_offset} to {lost.last_offset}, {count:,} in all"
 
 
-def _accept(topics: Iterable[str], options: str = "") -> str:
-    return f"To go on with what there is, and have the loss kept in the ledger: {_commands(topics, options)}"
-
-
 def _commands(topics: Iterable[str], options: str = "") -> str:
     return " ".join(f"`tidemark topic accept {name} {options}--reason ...`" for name in topics)
+
+
+def _first_corrupt(
+    spark: SparkSession, kafka: Kafka, place: tuple[str, int], span: tuple[int, int], met: Corrupt | None = None
+) -> LostRange | None:
+    """Return the offsets of the first corrupt batch in a span of a partition, or None. `met` is that batch, if it is known.
+
+    The end of a batch is unknown until the batch is decoded. So a binary search over the span finds it, with reads of
+    single offsets.
+
+    Raises:
+        SourceError: The partition cannot be read for another reason.
+    """
+    start, end = span
+    failed = partial(_corrupt_in, spark, kafka, place)
+    met = met or failed(start, end)
+    if met is None:
+        return None
+    begin = met.offset
+    if begin is None:
+        begin = _least(start, end, lambda offset: failed(start, offset + 1) is not None)
+    begin = max(start, begin)
+
+    def is_past(offset: int) -> bool:
+        found = failed(offset, offset + 1)
+        return found is None or found.offset != met.offset
+
+    after = _least(begin, end, is_past)
+    return LostRange(place[1], begin, after - 1) if after > begin else None  # another replica leads by now
+
+
+def _least(start: int, end: int, holds: Callable[[int], bool]) -> int:
+    """Return the least offset from which on a condition holds, or the end."""
+    return start + bisect_left(range(start, end), 1, key=lambda offset: int(holds(offset)))
+
+
+def _corrupt_in(spark: SparkSession, kafka: Kafka, place: tuple[str, int], start: int, end: int) -> Corrupt | None:
+    """Return the corrupt batch on which a read of an offset range fails, or None."""
+    records = spark.read.format("kafka").options(**range_options(kafka, {place: (start, end)})).load()
+    try:
+        records.agg({"offset": "max"}).collect()
+    except SPARK_ERRORS as error:
+        met = errors.corrupt_batch(error)
+        if met is None and errors.malformed_timestamp(error) is None:
+            raise errors.failure(error, kafka, "") from None
+        return met
+    return None
+
+
+def find_unreadable(
+    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
+) -> dict[str, SourceError]:
+    """Return the topics that certainly cannot be read, each with its error. Commits nothing. `seen`: see `start_offsets`.
+
+    Raises:
+        SourceError: Kafka itself cannot be read.
+    """
+    planned = standing.checkpoint.planned
+    found: dict[str, SourceError] = {}
+    for name in kafka.topics:
+        alone = restrict_to_topics(kafka, (name,))
+        known = {name: standing.topics[name]} if name in standing.topics else {}
+        try:
+            require_same(known, seen, where=kafka.bootstrap_servers)
+            if seen and name not in seen:
+                require_record(spark, alone)
+            skipped = known[name].skipped if known else None
+            if skipped is not None or (planned is not None and name not in planned):
+                with suppress(LookError):  # then a read reports the error
+                    require_unbroken(spark, run, restrict_to_topics(kafka, tuple(known)), standing)
+                require_record(spark, alone)
+                _require_whole(spark, alone, skipped or ())
+        except SourceError as error:
+            if not error.topics:
+                raise
+            found[name] = error
+    return found
+
+
+def errors_by_topic(spark: SparkSession, kafka: Kafka, error: SourceError) -> dict[str, SourceError]:
+    """Return the topics that a read error concerns, each with its error. Spark does not name every forbidden topic."""
+    if error.topics or error.what not in (errors.MISSING.what, errors.NO_RIGHT.what):
+        return dict.fromkeys(error.topics, error)
+    found: dict[str, SourceError] = {}
+    for name in kafka.topics:
+        try:
+            require_record(spark, restrict_to_topics(kafka, (name,)))
+        except SourceError as of_topic:
+            if of_topic.topics:
+                found[name] = of_topic
+    return found
+
+
+def require_record(spark: SparkSession, kafka: Kafka) -> None:
+    """Read one record with Spark's own client, whose properties and rights differ from those of the metadata client.
+
+    Raises:
+        SourceError: The topics cannot be read.
+    """
+    options = {**reader_options(kafka), "groupIdPrefix": "spark-kafka-source"}
+    options.pop("maxOffsetsPerTrigger", None)
+    try:
+        spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
+    except SPARK_ERRORS as error:
+        if errors.malformed_timestamp(error) is not None:  # such a record is read outside Spark
+            return
+        refused = errors.failure(error, kafka, "")
+        if not isinstance(refused, BatchCorruptError):  # the earliest batch: Bronze may have read it long ago
+            raise refused from None
+
+
+def _require_whole(spark: SparkSession, kafka: Kafka, noted: Iterable[LostRange]) -> None:
+    for batch in noted:
+        (name,) = kafka.topics
+        span = (batch.first_offset, batch.last_offset + 1)
+        if (left := _first_corrupt(spark, kafka, (name, batch.partition), span)) is not None:
+            raise _named_batch(errors.refusal(errors.CORRUPT, "", kafka, ""), name, left)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.bronze import BEGUN, GROWN, RECREATED, SAME, TOPICS, UNREADABLE, LostRange, plain_topic
+from lakehouse.contracts.bronze import BEGUN, GROWN, SAME, TOPICS, UNREADABLE, LostRange, plain_topic
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
 from lakehouse.spark import frames
@@ -83,21 +83,6 @@ class Topic:
         return self if self.starts is None else replace(self, starts={**dict.fromkeys(sorted(partitions), 0), **self.starts})
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """How reading continues after a break, and who decided it. `starts` and `numbering` are None unless it was recreated."""
-
-    cause: str
-    topic_id: str | None
-    checkpoint: int
-    lost: Sequence[LostRange]
-    starts: Mapping[int, int] | None
-    numbering: str | None
-    load_seq: int
-    reason: str
-    accepted_by: str
-
-
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     """Read the known topics, by name in Kafka. Raises a `TableMissingError` or a `ContractError`."""
     table = run.table(BRONZE_TOPICS)
@@ -145,7 +130,8 @@ def _incarnations(rows: Iterable[Mapping[str, Any]]) -> list[Topic]:
         known_topic = found.get((name, incarnation))
         if row.get("cause") == UNREADABLE:
             if known_topic:
-                found[name, incarnation] = replace(known_topic, skipped=_ranges(row["lost"]))
+                lost_batch = tuple(LostRange(**each) for each in row["lost"] or ())
+                found[name, incarnation] = replace(known_topic, skipped=lost_batch)
             continue
         before = known_topic or Topic(name, incarnation, None, row["checkpoint"], {})
         lost = {each["partition"]: each["last_offset"] + 1 for each in row["lost"] or ()}
@@ -195,7 +181,7 @@ def write_skipped(spark: SparkSession, run: Run, known: Mapping[str, Topic], err
 
 
 def create(spark: SparkSession, run: Run) -> None:
-    """Create the table."""
+    """Create the table, or add the columns that one of an earlier version lacks."""
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
 
 
@@ -216,18 +202,14 @@ def write_grown(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
     _append(spark, run, [{**_row(topic), "cause": GROWN} for topic in topics])
 
 
-def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
-    """Append the row that lets the next run continue a topic after a break, in one commit; return the topic after the break."""
-    incarnation = topic.incarnation + (acceptance.cause == RECREATED)
-    after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
-    lost = [vars(each) for each in acceptance.lost] or None
-    names = ("cause", "numbering", "load_seq", "reason", "accepted_by")
-    _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
-    return after
+def write_accepted(
+    spark: SparkSession, run: Run, topic: Topic, lost: Iterable[LostRange], decision: Mapping[str, object]
+) -> None:
+    """Append the row that lets the next run continue a topic after a break, in one commit.
 
-
-def _ranges(lost: Iterable[Mapping[str, int]] | None) -> tuple[LostRange, ...]:
-    return tuple(LostRange(**each) for each in lost or ())
+    `topic` is the topic after the break. `decision` has cause, numbering, load_seq, reason and accepted_by.
+    """
+    _append(spark, run, [{**_row(topic), **decision, "lost": [vars(each) for each in lost] or None}])
 
 
 def _row(topic: Topic) -> dict[str, object]:
@@ -245,5 +227,5 @@ def _row(topic: Topic) -> dict[str, object]:
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of an earlier version gets its new columns
+        create(spark, run)
         tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

@@ -1,27 +1,78 @@
-"""Facts about the rows of Silver and Bronze, counted from narrow columns. Pure.
+"""The facts that a gate run checks. Pure.
 
-`expectations.evidence.measures` compares them with the ledger.
+Spark counts the rows of Silver and Bronze into few rows, the evidence. `stream_facts` compares these with the ledger, and
+`load_facts` measures each load.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add, and_
-from typing import TYPE_CHECKING
+import json
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from itertools import chain
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import IN_ORDER, STREAM
+from expectations.checks import INVARIANTS, MEASURES
+from lakehouse import reconcile
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.gate import NOTHING_REJECTED, RESTART_SUSPECTED, Rejected
+from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, IN_ORDER, LATE, QUARANTINED, REPLAY, STREAM, stream_of
+from lakehouse.reconcile import Difference
 from lakehouse.spark import frames
+from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakehouse.contracts.silver import Stream
+
+Row = dict[str, Any]
+PartitionLoad = tuple[str | None, int | None, int | None]
+"""topic, partition, load_seq; load_seq is None if no load claims the Bronze version."""
 
 REQUIRED = ("topic", "partition", "offset", "sequence", "epoch", "load_seq", "arrival")
 """Columns of a kept record that are never null."""
 
 ORDINAL = ("epoch", "sequence")
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class BronzeCounts:
+    """Bronze's own counts of each partition and load; `uncounted` are loads whose Bronze range is unknown.
+
+    With `counts_offsets`, distinct offsets were counted instead of whole versions, so replays are not included.
+    """
+
+    records: Mapping[PartitionLoad, int]
+    counts_offsets: bool = False
+    uncounted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rows of a range of loads, up to the last finished one. Loads that are `rejected` are not audited.
+
+    `ledger` has rows of `silver_loads`, `silver` of `silver_facts`. `restarts` are the ledger's rows of streams that sent at
+    least ten records in a load, all of them duplicates with later timestamps than their originals.
+    """
+
+    first_load_seq: int
+    last_load_seq: int
+    ledger: Sequence[Row]
+    silver: Sequence[Row]
+    watermarks: Sequence[Row]
+    bronze: BronzeCounts
+    rejected: Rejected = NOTHING_REJECTED
+    restarts: Sequence[Row] = ()
 
 
 def mark(records: DataFrame) -> DataFrame:
@@ -36,8 +87,9 @@ def mark(records: DataFrame) -> DataFrame:
     before = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     loads_before = Window.partitionBy(*STREAM).orderBy("load_seq").rangeBetween(Window.unboundedPreceding, -1)
     ordinal, no = F.col("ordinal"), F.lit(False)
+    is_undecodable = F.col("payload").isNull() & F.col("value").isNotNull() if "payload" in records.columns else no
     return (
-        records.select(*REQUIRED, "producer", _is_undecodable(records).alias("is_undecodable"))
+        records.select(*REQUIRED, "producer", is_undecodable.alias("is_undecodable"))
         .withColumn("ordinal", F.struct(*ORDINAL))
         .withColumn("in_order", F.when(F.col("arrival") == IN_ORDER, ordinal))
         .withColumn("previous", F.last("in_order", ignorenulls=True).over(before))
@@ -100,10 +152,8 @@ def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFra
     `ends` are duplicates, with stream, load_seq, epoch, offset and sequence; `sent` are rows of `bronze_records`, `kept` of
     `silver_records`. A duplicate without an original in `kept` is not compared.
     """
-    is_at = reduce(and_, (sent[name] == ends[name] for name in ("topic", "partition", "offset")))
-    again = sent.join(F.broadcast(ends), on=is_at, how="inner").select(
-        *(ends[name] for name in (*STREAM, "load_seq", *ORDINAL)), sent["timestamp"].alias("sent_at")
-    )
+    place = ["topic", "partition", "offset"]
+    again = sent.select(*place, F.col("timestamp").alias("sent_at")).join(F.broadcast(ends), on=place, how="inner")
     compared = kept.join(F.broadcast(again), on=frames.same_stream(kept, again, *ORDINAL), how="inner").select(
         *(again[name] for name in (*STREAM, "load_seq")), (again["sent_at"] > kept["timestamp"]).alias("is_later")
     )
@@ -111,7 +161,120 @@ def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFra
     return by_stream.where("is_later").drop("is_later")
 
 
-def _is_undecodable(records: DataFrame) -> Column:
-    if "payload" not in records.columns:
-        return F.lit(False)
-    return F.col("payload").isNull() & F.col("value").isNotNull()
+def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
+    """Sum the rows of `bronze_counts` by load: the first one that ends at the version or later.
+
+    `loads` are the last version and the number of each load.
+    """
+    ends = sorted(set(loads))
+    last_versions = [to_version for to_version, _ in ends]
+    records: Counter[PartitionLoad] = Counter()
+    for row in versions:
+        place = bisect_left(last_versions, row["version"])
+        load_seq = ends[place][1] if place < len(ends) else None
+        records[row["topic"], row["partition"], load_seq] += row["records"]
+    return dict(records)
+
+
+def stream_facts(evidence: Evidence) -> list[Row]:
+    """Count the violations of each invariant, without rejected loads.
+
+    Returns a row per stream and load that a table names, sorted by load: topic, partition, producer, load_seq, and the facts of
+    `expectations.checks.INVARIANTS`. Topic and partition are None for a load without rows.
+    """
+    ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
+    differences = {
+        "not_increasing": reconcile.sequences_rise(ledger, silver),
+        "unaccounted": chain(
+            reconcile.loads_are_there(ledger, evidence.last_load_seq, first=first),
+            reconcile.classes_add_up(ledger),
+            _bronze_matches(evidence),
+        ),
+        "silver_mismatch": reconcile.rows_match(ledger, silver),
+        "watermark_mismatch": chain(
+            reconcile.watermarks_are_reached(ledger, silver),
+            reconcile.watermarks_match(ledger, evidence.watermarks, first=first),
+        ),
+    }
+    facts: dict[tuple[object, ...], Counter[str]] = {}
+    for row in (*ledger, *silver):
+        facts[*stream_of(row), row["load_seq"]] = Counter()
+    for row in silver:
+        facts[*stream_of(row), row["load_seq"]].update({"repeated_keys": row["repeated_keys"], "nulls": row["nulls"]})
+    for fact, found in differences.items():
+        for each in found:
+            facts.setdefault((*(each.stream or (None, None, None)), each.load_seq), Counter())[fact] += each.count
+    rows: list[Row] = [
+        {**dict(zip((*STREAM, "load_seq"), key, strict=True)), **{fact: counted[fact] for fact in INVARIANTS.values()}}
+        for key, counted in facts.items()
+    ]
+    asked = [row for row in rows if row["load_seq"] not in evidence.rejected]
+    return sorted(asked, key=lambda row: (row["load_seq"] or 0, row["topic"] or "", row["partition"] or 0))
+
+
+def load_facts(evidence: Evidence) -> list[Row]:
+    """Return the measures of each load that was not rejected: see `expectations.checks.MEASURES`.
+
+    Undecodable records are counted in Silver, all others in the ledger. `missing_of_contiguous` is the part of `missing` in
+    streams that should have no gaps. A share of no records is 0.
+    """
+    numbers = range(evidence.first_load_seq, evidence.last_load_seq + 1)
+    loads: dict[int, Counter[str]] = {load_seq: Counter() for load_seq in numbers}
+    for row in evidence.ledger:
+        loads[row["load_seq"]].update(
+            records=row["records"],
+            kept=reconcile.kept(row),
+            duplicate=row[DUPLICATE],
+            late=row[LATE],
+            collision=row[COLLISION],
+            missing=row["missing"],
+            missing_of_contiguous=row["missing"] if row["missing"] and is_contiguous(row) else 0,
+            quarantined=sum(row[name] for name in QUARANTINED) - row["late_accepted"],
+        )
+    for row in evidence.silver:
+        if row["load_seq"] in loads:
+            loads[row["load_seq"]]["undecodable"] += row["undecodable"]
+    for row in evidence.restarts:
+        loads[row["load_seq"]][RESTART_SUSPECTED] += 1
+    return [_measures(load_seq, counts) for load_seq, counts in loads.items() if load_seq not in evidence.rejected]
+
+
+def _measures(load_seq: int, found: Counter[str]) -> Row:
+    row: Row = {"load_seq": load_seq}
+    for name in (*MEASURES, "missing_of_contiguous"):
+        row[name] = min(found[name.removesuffix("_share")], _LARGEST)
+        if name.endswith("_share"):
+            whole = found["kept" if name == "undecodable_share" else "records"]
+            row[name] = row[name] / whole if whole else 0.0
+    return row
+
+
+def is_contiguous(row: Row) -> bool:
+    """Whether a ledger row's stream should have no gaps, by the policies of its load."""
+    rules = _rules(row["rules"] or "{}")
+    own = dict(rules.get("topics", ()))
+    return bool(own.get(plain_topic(row["topic"]), rules).get("contiguous"))
+
+
+@lru_cache(maxsize=8)
+def _rules(text: str) -> dict[str, Any]:
+    rules: dict[str, Any] = json.loads(text)
+    return rules
+
+
+def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
+    """Compare Bronze's record count per partition and load with the ledger. Assigns a difference to one of the streams."""
+    bronze = evidence.bronze
+    claimed: Counter[PartitionLoad] = Counter()
+    streams: dict[PartitionLoad, Stream] = {}
+    for row in evidence.ledger:
+        place = (row["topic"], row["partition"], row["load_seq"])
+        replays = row[REPLAY] if bronze.counts_offsets else 0
+        claimed[place] += sum(row[name] for name in CLASSES) - replays
+        streams.setdefault(place, stream_of(row))
+    for place in {**claimed, **bronze.records}:
+        topic, partition, load_seq = place
+        observed, expected = bronze.records.get(place, 0), claimed[place]
+        if load_seq not in bronze.uncounted and observed != expected:
+            stream = streams.get(place, (topic, partition, None))
+            yield Difference(BRONZE_RECORDS, f"{observed}", f"{expected}", stream, load_seq, abs(observed - expected))

@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from expectations.evidence import facts
-from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
-from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
+from lakehouse.contracts.gate import GateRun
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, REPLAY, STREAM, WATERMARK, stream_of
 from lakehouse.delta import small_tables, tables
+from lakehouse.run.context import new_id
 from lakehouse.spark import frames, pruning
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.gate import Rejected
     from lakehouse.run.context import Run
 
 READ = (BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS)
@@ -34,21 +36,15 @@ _BLOCK = (*STREAM, "load_seq", "epoch")
 
 @dataclass(frozen=True)
 class AuditSnapshot:
-    """The loads that wait for the gate, and the Delta version of each table that their audit reads.
+    """What a gate run reads: its loads and versions, and what else it needs to pin.
 
-    Attributes:
-        finished: The last finished load. Loads after the range were rejected.
-        rejected: The rejected loads. Some may be in the range if Gold was rolled back since.
+    `finished` is the last finished load. Loads after the range were rejected; some in it may be, if Gold was rolled back since.
     """
 
-    first_load_seq: int
-    last_load_seq: int
+    gate_run: GateRun
     finished: int
-    silver_version: int
-    loads_version: int
     bronze_version: int
-    watermarks: tuple[Row, ...]
-    rejected: Rejected = NOTHING_REJECTED
+    watermarks: Sequence[Row]
 
 
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
@@ -64,16 +60,9 @@ def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSna
     pending = rejected.pending(last_published(spark, run), finished)
     if pending is None:
         return None
-    return AuditSnapshot(
-        first_load_seq=pending[0],
-        last_load_seq=pending[1],
-        finished=finished,
-        silver_version=tables.version(spark, run.table(SILVER_RECORDS)),
-        loads_version=tables.version(spark, run.table(SILVER_LOADS)),
-        bronze_version=tables.version(spark, run.table(BRONZE_RECORDS)),
-        watermarks=tuple(watermarks),
-        rejected=rejected,
-    )
+    silver, loads, bronze = (tables.version(spark, run.table(name)) for name in (SILVER_RECORDS, SILVER_LOADS, BRONZE_RECORDS))
+    gate_run = GateRun(new_id(), *pending, silver_version=silver, loads_version=loads, rejected=rejected)
+    return AuditSnapshot(gate_run, finished, bronze, watermarks)
 
 
 def last_published(spark: SparkSession, run: Run) -> int:
@@ -93,36 +82,32 @@ def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
 
 def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
     """Return Silver's rows of the range at the pinned version, and rows without a load, so that the audit finds these."""
-    load_seq = F.col("load_seq")
-    is_in_range = load_seq.between(snapshot.first_load_seq, snapshot.last_load_seq) & F.expr(snapshot.rejected.excluded)
-    others = small_tables.but("load_seq", snapshot.first_load_seq, snapshot.last_load_seq)
-    silver = small_tables.frame(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version, without=others)
-    return silver.where(is_in_range | load_seq.isNull())
+    gate_run = snapshot.gate_run
+    others = small_tables.but("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
+    silver = small_tables.frame(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version, without=others)
+    return silver.where(F.expr(gate_run.range) | F.col("load_seq").isNull())
 
 
-def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot, *, gate_run_id: str) -> DataFrame:
+def gold_records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
     """Return the same rows in the form that Gold would get."""
     unerased = records(spark, run, snapshot).where(F.col("erased").isNull()).drop("erased")
-    return unerased.withColumn("gate_run_id", F.lit(gate_run_id))
+    return unerased.withColumn("gate_run_id", F.lit(snapshot.gate_run.gate_run_id))
 
 
 def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence:
-    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows.
-
-    `restarts` are ledger rows of streams that sent at least ten records in a load. All of these are duplicates with later
-    timestamps than their originals.
-    """
-    start = ("load_seq", snapshot.first_load_seq - 1)
-    found = small_tables.read(spark, run.table(SILVER_LOADS), (*LEDGER, "rules"), start=start, version=snapshot.loads_version)
-    ledger = [row for row in found if snapshot.first_load_seq <= row["load_seq"] <= snapshot.finished]
+    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows."""
+    first, version = snapshot.gate_run.first_load_seq, snapshot.gate_run.loads_version
+    names, start = (*LEDGER, "rules"), ("load_seq", first - 1)
+    found = small_tables.read(spark, run.table(SILVER_LOADS), names, start=start, version=version)
+    ledger = [row for row in found if first <= row["load_seq"] <= snapshot.finished]
     return Evidence(
-        first_load_seq=snapshot.first_load_seq,
+        first_load_seq=first,
         last_load_seq=snapshot.finished,
         ledger=ledger,
         silver=_rows(facts.silver_facts(records(spark, run, snapshot))),
         watermarks=snapshot.watermarks,
         bronze=_bronze(spark, run, snapshot, found),
-        rejected=snapshot.rejected,
+        rejected=snapshot.gate_run.rejected,
         restarts=_restarts(spark, run, snapshot, ledger),
     )
 
@@ -132,17 +117,17 @@ def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Se
 
     Compares the first and the last record of each block. Rejects of finished loads never change, so any version may be read.
     """
+    gate_run = snapshot.gate_run
     again = {
         (*stream_of(row), row["load_seq"]): row
         for row in ledger
-        if _FEWEST_AGAIN <= row[DUPLICATE] == row["records"] - row[REPLAY] and row["load_seq"] not in snapshot.rejected
+        if _FEWEST_AGAIN <= row[DUPLICATE] == row["records"] - row[REPLAY] and row["load_seq"] not in gate_run.rejected
     }
     if not again:
         return []
     wanted = frames.of_tuples(spark, again, "topic string, partition int, producer string, load_seq bigint")
-    rejects = run.table(SILVER_REJECTS)
-    is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(snapshot.first_load_seq, snapshot.finished)
-    duplicates = tables.read(spark, rejects, version=tables.version(spark, rejects)).where(is_asked)
+    is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(gate_run.first_load_seq, snapshot.finished)
+    duplicates = spark.read.table(run.table(SILVER_REJECTS).sql).where(is_asked)
     of_wanted = duplicates.join(F.broadcast(wanted), on=frames.same_stream(duplicates, wanted, "load_seq"), how="left_semi")
     first, last = ((f"{end}_offset", f"{end}_sequence") for end in ("first", "last"))
     blocks = of_wanted.select(*_BLOCK, *first, *last).toArrow()
@@ -151,7 +136,7 @@ def _restarts(spark: SparkSession, run: Run, snapshot: AuditSnapshot, ledger: Se
     ends = [blocks.select([*_BLOCK, *end]).rename_columns([*_BLOCK, "offset", "sequence"]) for end in (first, last)]
     sent = tables.read(spark, run.table(BRONZE_RECORDS), version=snapshot.bronze_version).where(pruning.offset_filter(blocks))
     is_near = pruning.sequence_filter(pruning.ranges(blocks))
-    kept = tables.read(spark, run.table(SILVER_RECORDS), version=snapshot.silver_version).where(is_near)
+    kept = tables.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version).where(is_near)
     found = facts.later_again(frames.of_arrow(spark, pa.concat_tables(ends)), sent=sent, kept=kept)
     return [again[(*stream_of(row), row["load_seq"])] for row in _rows(found)]
 
@@ -162,22 +147,19 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
     Also by offsets if topics were added or removed since the previous load: an added topic's records may be older than the
     load's versions. Counting starts where the load before the range ended, so it also finds a version that no load claims.
     """
-    first = snapshot.first_load_seq
+    first = snapshot.gate_run.first_load_seq
     ledger = [row for row in loaded if first <= row["load_seq"] <= snapshot.finished]
     after_version = max((row["bronze_to_version"] for row in loaded if row["load_seq"] < first), default=None)
     bronze = run.table(BRONZE_RECORDS)
     loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
     unknown = {row["load_seq"] for row in ledger if row["bronze_to_version"] is None}
-    uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in snapshot.rejected))
-    if not loads:
-        return BronzeCounts({}, uncounted=uncounted)
-    to_version = max(version for version, _ in loads)
+    uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in snapshot.gate_run.rejected))
+    to_version = max((version for version, _ in loads), default=-1)
     if after_version is None:
-        after_version = -1 if first == 1 else min(row["bronze_after_version"] for row in ledger)
+        after_version = -1 if first == 1 or not loads else min(row["bronze_after_version"] for row in ledger)
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
-    by_version = None
     if len(topics) <= 1:
         named = json.loads(topics.pop()) if topics else None
 
@@ -185,9 +167,8 @@ def _bronze(spark: SparkSession, run: Run, snapshot: AuditSnapshot, loaded: Sequ
             return facts.bronze_counts(appended if named is None else appended.where(is_of_topics(named)))
 
         by_version = tables.collect_appended(spark, bronze, after_version=after_version, to_version=to_version, summary=summary)
-    if by_version is not None:
-        return BronzeCounts(by_load([row.asDict() for row in by_version], loads), uncounted=uncounted)
-    if len(topics) <= 1:
+        if by_version is not None:
+            return BronzeCounts(by_load([row.asDict() for row in by_version], loads), uncounted=uncounted)
         run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
     offsets = facts.bronze_offsets(tables.read(spark, bronze, version=snapshot.bronze_version), _spans(spark, ledger))
     counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}

@@ -113,7 +113,7 @@ class GateRun:
     """One audit of the loads that are not published yet, as Gold needs it; the last load is inclusive.
 
     The versions are those that were audited. `failed` and `warned` name the critical and the other expectations that failed or
-    errored. Loads of the range that operators `rejected` stay out of Gold.
+    errored; `unmet` has what each critical one observed. Loads of the range that operators `rejected` stay out of Gold.
     """
 
     gate_run_id: str
@@ -123,6 +123,7 @@ class GateRun:
     loads_version: int
     failed: tuple[str, ...] = ()
     warned: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
     decision: str | None = None
     rejected: Rejected = NOTHING_REJECTED
 

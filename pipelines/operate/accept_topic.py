@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from bronze import timestamps
 from bronze.kafka.metadata import LookError
-from bronze.progress import position, topic_breaks
+from bronze.progress import topic_breaks
+from bronze.progress.checkpoint import read_standing
 from bronze.progress.topic_breaks import NUMBERINGS, Break
-from bronze.progress.topic_registry import Acceptance, write_accepted
+from bronze.progress.topic_registry import Topic, write_accepted
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
@@ -27,7 +28,7 @@ from silver.state.request import Accepted, Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bronze.progress.position import Standing
+    from bronze.progress.checkpoint import Standing
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka, Settings
 
@@ -63,7 +64,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
-    standing = position.read(spark, run, is_dry_run=True)
+    standing = read_standing(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, standing, topic)
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
@@ -81,8 +82,9 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:
-        names = (found.cause, found.topic_id, standing.checkpoint.number + 1, found.lost, found.starts, chosen)
-        write_accepted(spark, run, found.topic, Acceptance(*names, load_seq, request.reason, request.requested_by))
+        after = Topic(topic, accepted.incarnation, found.topic_id, standing.checkpoint.number + 1, {}, found.starts)
+        decision = {"cause": found.cause, "numbering": chosen, "load_seq": load_seq, "reason": request.reason}
+        write_accepted(spark, run, after, found.lost, decision | {"accepted_by": request.requested_by})
         run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
         crash_point("topic.accepted")
     ids = {"old_topic_id": found.topic.topic_id, "new_topic_id": found.topic_id}

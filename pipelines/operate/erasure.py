@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from expectations import verdict
+from expectations import gate
 from lakehouse.delta import log_files, maintenance, small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
@@ -154,7 +154,7 @@ def _forget(
 def _require_settled(spark: SparkSession, run: Run) -> None:
     """Raise if the pipeline still has to read an earlier version of a table."""
     claimed, finished = (small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
-    waiting = verdict.last(spark, run)
+    waiting = gate.last_gate_run(spark, run)
     observed = None
     if claimed > finished:
         observed = f"load {claimed} is claimed and not finished"

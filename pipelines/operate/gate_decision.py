@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations import decisions, verdict
+from expectations import gate
 from expectations.checks import INVARIANTS
 from gold.publish import is_after_rebuild
 from lakehouse.contracts.gate import REJECTED, RELEASED
@@ -72,7 +72,7 @@ def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun,
         amend_gold(spark, run, settings)
         first, last = waiting.first_load_seq, waiting.last_load_seq
         withdraw_unpublished(spark, run, settings, first=first, last=last)
-    decisions.record(spark, run, waiting, asked)
+    gate.record_decision(spark, run, waiting, asked)
     run.report.event(
         f"gate.{asked.decision}",
         gate_run_id=waiting.gate_run_id,
@@ -86,7 +86,7 @@ def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun,
 
 def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
     """Return the gate run that waits for this decision, or for its completion."""
-    waiting = verdict.last(spark, run)
+    waiting = gate.last_gate_run(spark, run)
     if waiting is None or waiting.passed or waiting.decision not in (None, asked.decision):
         raise UsageError(
             "No gate run waits for this decision.",
@@ -110,15 +110,15 @@ def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
     """Describe the current state if no gate run is waiting."""
     if waiting is not None:
         return f"{waiting.named}: {'it has passed' if waiting.passed else f'{waiting.decision}, and not published yet'}"
-    rows = verdict.recorded(spark, run)
+    rows = gate.last_results(spark, run)
     if not rows:
         return "no gate run yet"
-    done = verdict.of_results(rows, decisions.read(spark, run))
+    done = gate.gate_run_of(rows, gate.decisions(spark, run))
     return f"{done.named}: {done.decision or 'published, or undone since'}"
 
 
 def _require_sound(run: Run, waiting: GateRun) -> None:
-    broken = [each.name for each in INVARIANTS if each.name in waiting.failed]
+    broken = [name for name in INVARIANTS if name in waiting.failed]
     if broken:
         raise TableStateError(
             "An invariant was not met: the tables are not what a load left, and nobody can release that.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from expectations import decisions
+from expectations import gate
 from lakehouse.contracts.silver import DUPLICATE, LEDGER, QUARANTINED, REPLAY, WATERMARK, is_rebuilt
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol import gold_rejects
@@ -134,7 +134,7 @@ def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
         health = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), ["load_seq"], version=versions[GOLD_STREAM_HEALTH])
         published_to = max((row["load_seq"] for row in health if row["load_seq"] is not None), default=None)
     kept_out = gold_rejects.standing(spark, run)
-    rejected = decisions.rejected(decisions.read(spark, run))
+    rejected = gate.rejected_loads(gate.decisions(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = tables.version(spark, run.table(name))
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), LEDGER, version=versions[SILVER_LOADS])

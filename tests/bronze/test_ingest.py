@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import Column, Row, SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.records import bronze_records
 from lakehouse.errors import ContractError, SourceError, TableStateError
@@ -19,6 +18,7 @@ from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send, send_transaction, sequenced
+from tidemark.extras.demo.broker import LocalBroker
 
 Topic = Callable[..., str]
 Runs = Callable[[], Run]

@@ -9,7 +9,6 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.records import bronze_records, timestamp_columns
 from lakehouse.contracts.bronze import BRONZE
@@ -20,6 +19,7 @@ from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, send, send_header_name
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 
 _ANY = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
 _GOOD = 1_795_254_019_123

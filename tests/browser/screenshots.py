@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from tests.support.browser import Opened, open_browser
 from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.extras.demo.producer import (
     EVENTS_HEADER,
     EVENTS_PARTITIONS,

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bronze.dev_broker.process import HOST, free_port, launch_node
 from tests.support.proxy import Proxy
+from tidemark.extras.demo.broker_process import HOST, free_port, launch_node
 
 REPLICAS = 3
 PATIENCE_SECONDS = 60

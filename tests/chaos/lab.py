@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 from tests.chaos import cluster
@@ -29,6 +28,7 @@ from tests.chaos.tables import BY_COPIER, BY_KIT, BY_VALUE, outcomes
 from tests.support.kafka import delete_topic
 from tests.support.published import Jumps
 from tests.support.topics import records_of
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 FATES = "fates"
 ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import files as query
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]

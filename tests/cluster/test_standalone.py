@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
@@ -16,6 +15,7 @@ from tests.support.small_config import settings_of, write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 from tests.support.stages import ran
 from tests.support.wheels import installed
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.demo.producer import incidents
 from tidemark.readers import files as query
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from tests.docs.command_lines import Line, blocks
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from expectations import failing_rows, gate, verdict
+from expectations import failing_rows, gate
 from expectations.checks import INVARIANTS
 from lakehouse.contracts.gate import GateRun
 from lakehouse.errors import ConfigError, GateFailedError
@@ -48,7 +48,7 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
         errored = audited(spark, loaded)
     assert {row["outcome"] for row in results(spark, loaded, errored).values()} == {"errored"}
     with pytest.raises(GateFailedError, match="errored"):
-        verdict.raise_if_failed(spark, loaded, errored)
+        gate.raise_if_failed(loaded, errored)
     spark.sql(f"UPDATE {loaded.table('gate_results').sql} SET evaluated_at = evaluated_at + INTERVAL 1 HOUR")
 
     gate_run = audited(spark, loaded, data_docs=True)
@@ -58,12 +58,12 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
     recorded = results(spark, loaded, gate_run)
     passed = {name for (name, severity), row in recorded.items() if row["success"]}
     budgets = {f"budget_{name}" for name in ("late", "missing", "collision", "restart_suspected")}
-    assert passed == {*budgets, *(invariant.name for invariant in INVARIANTS)}
+    assert passed == {*budgets, *INVARIANTS}
     missing = recorded["budget_missing", "warn"]
     assert (missing["column"], missing["observed"]) == ("missing_of_contiguous", "0")
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
-    verdict.raise_if_failed(spark, loaded, gate_run)
-    assert verdict.last(spark, loaded) == gate_run
+    gate.raise_if_failed(loaded, gate_run)
+    assert gate.last_gate_run(spark, loaded) == gate_run
     data_docs = loaded.lakehouse.sidecar_files("_data_docs")
     assert data_docs is not None
     assert "index.html" in data_docs.sizes()
@@ -92,12 +92,12 @@ def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: 
     assert {name for name in gate_run.failed if name.startswith("budget")} == {"budget_duplicate_share", "budget_undecodable"}
     assert {name for name in gate_run.warned if name.startswith("budget")} == {"budget_duplicate_share", "budget_missing"}
     with pytest.raises(GateFailedError) as raised:
-        verdict.raise_if_failed(spark, loaded, gate_run)
+        gate.raise_if_failed(loaded, gate_run)
     assert raised.value.exit_code == 3
     assert "budget_duplicate_share failed: observed 0.125, expected at most 0.12 in a load" in str(raised.value)
     assert "loosen gate.budgets: duplicate_share, undecodable" in str(raised.value)
     assert "expect_column_values_to_match_regex on payload.nope errored: observed" in str(raised.value)
-    assert verdict.last(spark, loaded) == gate_run
+    assert gate.last_gate_run(spark, loaded) == gate_run
 
     rows = [row for (name, _), row in results(spark, loaded, gate_run).items() if name.startswith("expect_")]
     found = {(row["outcome"], row["observed"]) for row in rows}
@@ -129,7 +129,7 @@ def test_tables_that_were_tampered_with_fail_every_invariant_by_name_and_place(s
 
     gate_run = audited(spark, loaded)
 
-    assert set(gate_run.failed) == {invariant.name for invariant in INVARIANTS}
+    assert set(gate_run.failed) == set(INVARIANTS)
     observed = {name: row["observed"] for (name, _), row in results(spark, loaded, gate_run).items()}
     assert "t/1 in load 1" in observed["silver_matches_ledger"]
     assert "t/0 in load 1" in observed["records_are_conserved"]
@@ -182,7 +182,7 @@ def test_a_stream_of_later_duplicates_only_is_asked_about_and_a_retried_one_is_n
 def test_an_unknown_expectation_and_an_empty_increment_leave_no_verdict(spark: SparkSession, loaded: Run) -> None:
     with pytest.raises(ConfigError):
         audited(spark, loaded, expectations=[{"expect_column_values_not_null": {"column": "sequence"}}])
-    assert verdict.last(spark, loaded) is None
+    assert gate.last_gate_run(spark, loaded) is None
     assert cast(Events, loaded.report).seen == []
 
     spark.sql(f"DELETE FROM {loaded.table('silver_watermarks').sql}")

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from tests.faults import report
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
 from tests.support.kafka import send_outgoing
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 _DOUBLE_SHARE = 0.25
 _PAIRS = 6

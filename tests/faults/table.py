@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
@@ -23,6 +22,7 @@ from pipelines.recover import restore
 from silver.state.request import Kind, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config, write_config
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.readers.database import connect
 
 ANN = b"ann@example.org"  # the key that is erased

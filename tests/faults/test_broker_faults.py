@@ -10,9 +10,6 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker import process
-from bronze.dev_broker.broker import LocalBroker, create_topic
-from bronze.dev_broker.process import free_port
 from bronze.ingest import ingest
 from lakehouse.errors import SourceError, StorageError
 from lakehouse.run.context import Run
@@ -21,6 +18,9 @@ from lakehouse.table import BRONZE_RECORDS
 from tests.faults.conftest import Disk
 from tests.support.kafka import Sent, send
 from tests.support.proxy import Proxy
+from tidemark.extras.demo import broker_process as process
+from tidemark.extras.demo.broker import LocalBroker, create_topic
+from tidemark.extras.demo.broker_process import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
 

@@ -17,7 +17,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.run.context import Run
@@ -45,6 +44,7 @@ from tests.support.bronze import Record
 from tests.support.kafka import Sent, delete_records, send
 from tests.support.silver import message
 from tests.support.stages import require_sound
+from tidemark.extras.demo.broker import create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

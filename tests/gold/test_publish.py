@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from expectations import gate, verdict
+from expectations import gate
 from gold.publish import publish
 from gold.sql_models import refresh_models
 from lakehouse.contracts.gate import GateRun
@@ -34,7 +34,7 @@ audited = copy_of(passed)
 
 @pytest.fixture
 def gate_run(spark: SparkSession, histories: Histories) -> GateRun:
-    found = verdict.last(spark, histories.original(passed))
+    found = gate.last_gate_run(spark, histories.original(passed))
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ def test_what_passed_is_published_once_however_late_or_often_or_by_two_publisher
     for name in ("gold_records", "gold_stream_health"):
         assert json.loads(commit(spark, audited, name)["metadata"]) == named
     assert gate.audit(spark, audited, Gate()) is None
-    assert verdict.last(spark, audited) is None
+    assert gate.last_gate_run(spark, audited) is None
 
     publish(spark, audited, gate_run, Gold())
     publish(spark, audited, replace(gate_run, last_load_seq=1), Gold())

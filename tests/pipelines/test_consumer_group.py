@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from lakehouse.settings.kafka import Kafka
 from pipelines import bronze_to_silver, kafka_to_bronze
 from tests.support.kafka import Sent, produce, send, sequenced
 from tests.support.small_config import settings_of, write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

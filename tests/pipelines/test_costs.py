@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from pipelines import medallion
 from pipelines.job import Job
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
+from tidemark.extras.demo.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze import ingest
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.kafka import metadata
 from lakehouse.errors import TidemarkError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
@@ -24,6 +23,7 @@ from silver.rules import Rules
 from silver.state.request import RecordFilter, Request, Reset
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, read
 from tests.support.kafka import Sent, add_partitions, delete_topic, send, sequenced
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import topics
 from tidemark.readers.status import status, write_status
 from tidemark.readers.why import why, write_why

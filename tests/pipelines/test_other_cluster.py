@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TopicRecreatedError
 from lakehouse.run.context import Run
@@ -17,6 +16,7 @@ from tests.bronze.progress.test_topic_breaks import accept, job_of, read
 from tests.pipelines.test_moved_topics import claim_a_load_and_die, counts, recreate
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 OLD, NEW, BACK = ({b"a": 0, b"b": 1, b"c": 2}, {b"a": 4, b"b": 1, b"c": 3}, {b"a": 0, b"b": 1, b"c": 1})
 """The partition of each producer: on the old cluster, on the new one, and on the old one again."""

@@ -16,8 +16,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
-from bronze.dev_broker.process import free_port
 from lakehouse.errors import RegistryError
 from lakehouse.run import schema_registry
 from lakehouse.run.context import Run
@@ -32,6 +30,8 @@ from tests.support.protobuf import described, message_of
 from tests.support.small_config import small_config, write_config
 from tests.support.stages import require_sound
 from tidemark.commands.commands import main
+from tidemark.extras.demo.broker import LocalBroker
+from tidemark.extras.demo.broker_process import free_port
 
 Check = Callable[..., dict[str, tuple[bool, str, str]]]
 

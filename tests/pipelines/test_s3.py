@@ -9,7 +9,6 @@ from typing import Any
 import obstore
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.sidecar_files import StoreFiles
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
@@ -17,6 +16,7 @@ from tests.support.kafka import send, sequenced
 from tests.support.object_store import Request, before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 
 TIMES = int(os.environ.get("TESTS_TIMES", "12"))  # commits that a rival's comes before, and commits whose answer is lost
 

@@ -45,7 +45,6 @@ def kept(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
 def test_a_topic_outside_the_config_waits_until_it_is_in(spark: SparkSession, run: Run) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
     tables.create(spark, run.table("bronze_records"), BRONZE)
-    topic_registry.create(spark, run)
     topic_registry.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
     put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from lakehouse.errors import BatchCorruptError, SourceError, TopicsSkippedError
 from lakehouse.run.context import Run
@@ -18,6 +17,7 @@ from pipelines.job import Job
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, offsets, read
 from tests.support.kafka import delete_records, delete_topic, send, sequenced
 from tests.support.log_segments import batches, corrupt, send_batch
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import topics
 from tidemark.readers.status import status
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.demo.producer import Outgoing, incidents
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]

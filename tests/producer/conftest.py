@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker
 from tests.support.producing import Kit
+from tidemark.extras.demo.broker import LocalBroker
 
 
 @pytest.fixture

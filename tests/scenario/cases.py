@@ -26,7 +26,7 @@ NO_STORE = "it is Spark's work: tests/scenario/test_writes.py applies it in S3, 
 NOT_HERE = {
     "demo": "it makes its own lakehouse: tests/docs/test_quickstart.py",
     "init": "it reads a topic and no table: tests/tidemark/extras/onboarding/test_init.py",
-    "broker up": "a process of its own: tests/bronze/dev_broker/test_broker.py",
+    "broker up": "a process of its own: tests/tidemark/extras/demo/test_broker.py",
     "broker topic": "as broker up",
     "broker down": "as broker up",
 }

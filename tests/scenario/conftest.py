@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.run.context import Run
 from tests.conftest import Events, reaching
 from tests.scenario.lakehouse import Scenario, build, written
@@ -17,6 +16,7 @@ from tests.support.object_store import BUCKET, new_root, section, storage
 from tests.support.places import upload
 from tests.support.planted import PLANTED
 from tidemark.commands.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 
 MOST_CHARACTERS = 2_000_000
 """What a command may print over the scenario, whose longest name has 300,000 bytes."""

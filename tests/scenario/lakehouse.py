@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bronze.dev_broker.broker import create_topic
 from lakehouse.config.load import load
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
@@ -17,6 +16,7 @@ from tests.support.kafka import send
 from tests.support.planted import MAILER, PROPERTIES, planted
 from tests.support.small_config import small_config
 from tidemark.commands.commands import main
+from tidemark.extras.demo.broker import create_topic
 
 TEXTS, ORDERS = "scenario-texts", "scenario-orders"
 FOLDER, METRICS = "lakehouse", "tidemark.prom"

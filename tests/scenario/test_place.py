@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.places import PLACE, Place
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.everywhere]
 

@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidemark
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError, UsageError
 from tests.scenario.cases import IN_S3, LET_IN, WHY, WRITES, as_json, differences
 from tests.scenario.conftest import Said, clean_logs
@@ -18,6 +17,7 @@ from tests.support.kafka import delete_topic, send, sequenced
 from tests.support.small_config import small_config
 from tidemark import answers
 from tidemark.answers import made
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 

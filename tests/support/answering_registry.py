@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
+from tidemark.extras.demo.broker_process import HOST
 
 
 class _Registry(Handler):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
-from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from tests.support.served import kept_program, served
+from tidemark.extras.demo.broker_process import HOST, free_port
 
 VERSION = "2.6.13.Final"
 

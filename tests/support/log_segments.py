@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from bronze.dev_broker.broker import LocalBroker
 from tests.support.kafka import Sent, produce
+from tidemark.extras.demo.broker import LocalBroker
 
 _FRAME = struct.Struct(">qi")  # the first offset, and the bytes that follow
 _LAST_OFFSET_DELTA = 23  # where in a batch it is

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bronze.dev_broker.process import HOST, free_port
 from lakehouse.sidecar_files import StoreFiles
 from lakehouse.storage import AzureStorage, GoogleStorage, S3Storage
 from tests.support.served import PATIENCE_SECONDS, Handler, kept_program, listening, served
+from tidemark.extras.demo.broker_process import HOST, free_port
 
 BUCKET = "lake"
 AZURITE, FAKE_GCS = "3.35.0", "v1.56.1"

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
+from tidemark.extras.demo.broker_process import HOST
 
 SECRET = "hunter2"  # what the address holds that nobody may be shown
 

@@ -10,10 +10,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType  # type: ignore[attr-defined] # not in its stubs
 from confluent_kafka.cimpl import NewTopic
 
-from bronze.dev_broker import process
-from bronze.dev_broker.process import HOST, free_port, launch_node
 from lakehouse.machine.java import java_executable
 from tests.support.kafka import Sent, produce
+from tidemark.extras.demo import broker_process as process
+from tidemark.extras.demo.broker_process import HOST, free_port, launch_node
 
 ADMIN, READER = "admin", "reader"
 PASSWORDS = {ADMIN: "of the administrator", READER: 'hunter2 "; x=1 \\'}

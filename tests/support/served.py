@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from bronze.dev_broker.process import HOST
 from lakehouse.machine import jars
+from tidemark.extras.demo.broker_process import HOST
 
 PATIENCE_SECONDS = 60
 _START_SECONDS = 600  # on a machine that other tests fill, a registry in Java takes more than one minute

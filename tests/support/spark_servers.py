@@ -12,13 +12,13 @@ from pathlib import Path
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from lakehouse.spark import session
 from lakehouse.storage import Storage
 from tests.support.quick import QUICK
 from tests.support.served import served
+from tidemark.extras.demo.broker_process import HOST, free_port
 
 HOME = Path(pyspark.__file__).parent
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bronze.dev_broker.process import HOST
 from tests.support.served import Handler, listening
+from tidemark.extras.demo.broker_process import HOST
 
 _WAREHOUSE = {"id": "warehouse-1", "name": "Serverless Starter Warehouse", "state": "STOPPED"}
 _ANSWERS: dict[tuple[str, str], dict[str, Any]] = {

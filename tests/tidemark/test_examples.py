@@ -14,12 +14,12 @@ import pytest
 from nbclient import NotebookClient
 
 import tidemark
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.machine import jars
 from lakehouse.machine.storage_jar import storage_jar
 from tests.support.environments import kept_environment
 from tests.support.kafka import send, sequenced
 from tests.support.small_config import write_config
+from tidemark.extras.demo.broker import LocalBroker
 
 # A JVM that is started after the session's starts quickly.
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e, pytest.mark.usefixtures("spark")]

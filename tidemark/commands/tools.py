@@ -159,7 +159,7 @@ def broker_up(
     as_json: AsJson = False,
 ) -> None:
     """Start a local Kafka broker that goes on running, or name the one that runs."""
-    from bronze.dev_broker import broker
+    from tidemark.extras.demo import broker
     from tidemark.process.output import tell
 
     state = broker.up(folder, port)
@@ -176,7 +176,7 @@ def broker_topic(
     as_json: AsJson = False,
 ) -> None:
     """Create a topic on the local broker that runs."""
-    from bronze.dev_broker import broker
+    from tidemark.extras.demo import broker
     from tidemark.process.output import tell
 
     state = broker.require_running(folder)
@@ -188,7 +188,7 @@ def broker_topic(
 @broker_app.command("down")
 def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
     """End the local broker; its records stay."""
-    from bronze.dev_broker import broker
+    from tidemark.extras.demo import broker
     from tidemark.process.output import tell
 
     state = broker.down(folder)

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker
 from bronze.kafka import metadata
 from bronze.kafka.java_client import JavaClient
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import delete_records, produce, send, sequenced
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.readers import lag
 
 

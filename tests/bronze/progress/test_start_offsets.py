@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from bronze import ingest as ingesting
-from bronze.dev_broker.broker import LocalBroker
 from bronze.ingest import ingest
 from bronze.kafka.metadata import describe_topics
 from bronze.progress import start_offsets, topic_registry
@@ -21,6 +20,7 @@ from lakehouse.run.context import Run
 from tests.bronze.progress.test_topic_breaks import offsets
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, delete_records, produce, send, sequenced
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.readers import topics
 
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from bronze import ingest as ingesting
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from bronze.kafka.metadata import LookError
 from bronze.progress import checkpoint, topic_registry
@@ -28,6 +27,7 @@ from silver.state.request import RecordFilter, Request
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import add_partitions, delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
+from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import topics
 
 
@@ -221,7 +221,7 @@ def test_what_was_put_back_is_seen_after_many_commits_and_without_the_log(
     bronze = run.table(BRONZE_RECORDS)
 
     def chosen(run: Run, streamed: tables.Streamed | None = None) -> checkpoint.Checkpoint:
-        return checkpoint.choose(spark, run, first=1, streamed=streamed)
+        return checkpoint.choose(spark, run, first=1, streamed=streamed)[0]
 
     def cut_log(folder: str) -> None:
         for commit in range(11):

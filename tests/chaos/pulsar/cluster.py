@@ -9,12 +9,12 @@ from typing import Any
 
 import requests
 
-from bronze.dev_broker.process import HOST, LOGGING, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from tests.chaos.cluster import SESSION_SECONDS, Node, wait_for
 from tests.support.proxy import Proxy
 from tests.support.served import kept_program
+from tidemark.extras.demo.broker_process import HOST, LOGGING, free_port
 
 VERSION = "4.0.7"
 BROKERS = 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.evidence.measures import BronzeCounts, Evidence, Row, by_load, load_facts, stream_facts
+from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load, load_facts, stream_facts
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
@@ -39,7 +39,7 @@ GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], 
 def violations(evidence: Evidence) -> dict[str, int]:
     found: Counter[str] = Counter()
     for row in stream_facts(evidence):
-        found.update({name: count for name, count in vars(row).items() if name not in {*STREAM, "load_seq"}})
+        found.update({name: count for name, count in row.items() if name not in {*STREAM, "load_seq"}})
     return dict(+found)
 
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bronze.dev_broker.process import launch
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine import jars, storage_jar
 from lakehouse.spark.session import open_session
+from tidemark.extras.demo.broker_process import launch
 
 Java = Callable[[str], Path]
 

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from expectations import decisions as decided
-from expectations import gate, verdict
+from expectations import gate
 from gold import publish as publishing
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.gold import gold_records
@@ -69,7 +68,7 @@ def offsets(spark: SparkSession, run: Run, name: str = "gold_records") -> list[i
 
 def decisions(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
     names = ("first_load_seq", "last_load_seq", "decision", "expectations", "reason", "decided_by")
-    return [tuple(row[name] for name in names) for row in decided.read(spark, run)]
+    return [tuple(row[name] for name in names) for row in gate.decisions(spark, run)]
 
 
 def gate_runs(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
@@ -79,7 +78,7 @@ def gate_runs(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
 
 def test_a_release_publishes_the_audited_range_once(spark: SparkSession, run: Run) -> None:
     loaded(spark, run, Record.of(4, 4))
-    waiting = verdict.last(spark, run)
+    waiting = gate.last_gate_run(spark, run)
     assert waiting is not None
 
     tried = asked(spark, run, RELEASE, is_dry_run=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations import gate, verdict
+from expectations import gate
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, TableMissingError, TableStateError
 from lakehouse.extract.sources import Source
@@ -240,7 +240,7 @@ def _compare(spark: SparkSession, run: Run, log: list[Seen], expected: Mapping[s
     assert _missing(run) == set().union(*(reference.missing for reference in expected.values()))
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
-    verdict.raise_if_failed(spark, run, audited)
+    gate.raise_if_failed(run, audited)
     require_sound(spark, run)
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import KafkaException, Producer
 from tidemark_producer import Given, Headers, ProducerError, Sender
 
-from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import SourceError, UsageError
+from tidemark.extras.demo.broker import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

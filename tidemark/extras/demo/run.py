@@ -131,7 +131,7 @@ def _folder(into: Path | None) -> Path:
 
 @contextlib.contextmanager
 def _broker(report: Report) -> Iterator[str]:
-    from bronze.dev_broker.broker import LocalBroker
+    from tidemark.extras.demo.broker import LocalBroker
 
     report.event("broker.starting")
     with LocalBroker() as broker:

@@ -30,8 +30,8 @@ from tidemark.extras.onboarding.values import FRACTION, MOST_BYTES, SCALARS, TEX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from bronze.kafka.sample import Partition, Sample, Sampled
     from lakehouse.settings.payload_schema import Type
+    from tidemark.extras.onboarding.sample import Partition, Sample, Sampled
     from tidemark.extras.onboarding.values import Path
 
 MOST_NAMES = 200  # headers, and as many paths

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bronze.kafka import metadata, sample
+from bronze.kafka import metadata
 from bronze.kafka.source import require_reachable
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
@@ -31,7 +31,7 @@ from lakehouse.spark import storage_errors
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from silver.extract import one_record
-from tidemark.extras.onboarding import candidates
+from tidemark.extras.onboarding import candidates, sample
 from tidemark.extras.onboarding.values import Budget, Decoder, Registered
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from bronze.kafka.sample import Sample, Sampled
     from lakehouse.settings.pipeline import Settings, ValueFormat
     from tidemark.extras.onboarding.candidates import Candidate
+    from tidemark.extras.onboarding.sample import Sample, Sampled
 
 _FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20

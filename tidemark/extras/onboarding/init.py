@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from bronze.kafka import sample as kafka_sample
 from lakehouse.config import load as configs
 from lakehouse.config.sources import PREFIX
 from lakehouse.errors import RegistryError, UsageError
@@ -21,6 +20,7 @@ from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.secrets import smells_of_secret
 from tidemark.extras.onboarding import candidates, texts, values
+from tidemark.extras.onboarding import sample as kafka_sample
 from tidemark.extras.onboarding.texts import Section
 from tidemark.extras.onboarding.values import Registered
 from tidemark.process import exit_codes, output
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from bronze.kafka.sample import Sample, Sampled
     from lakehouse.settings.pipeline import Settings
     from lakehouse.settings.registry import Registry
     from tidemark.extras.onboarding.candidates import Candidate, Found, Option
+    from tidemark.extras.onboarding.sample import Sample, Sampled
 
     Ask = Callable[[str, str | None], str]
 

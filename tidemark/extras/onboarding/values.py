@@ -23,10 +23,10 @@ from lakehouse.settings.payload_schema import Field, Type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from bronze.kafka.sample import Sampled
     from lakehouse.extract.sources import Form
     from lakehouse.settings.avro_schema import Writer
     from lakehouse.settings.registry import Registry
+    from tidemark.extras.onboarding.sample import Sampled
 
 MOST_BYTES = 1024 * 1024  # of a value that is looked at
 _MOST_STEPS = 1_000_000_000  # in all Avro values of a sample, half a minute: a few bytes can stand for millions of steps

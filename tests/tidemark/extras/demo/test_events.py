@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from tidemark_producer import Headers
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.demo.producer import (
     BAD_KINDS,
     Outgoing,

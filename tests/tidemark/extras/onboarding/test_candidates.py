@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bronze.kafka.sample import Sample, Sampled
 from lakehouse.config.load import parse
 from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
@@ -18,6 +17,7 @@ from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
 from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, options, walk
 from tidemark.extras.onboarding.init import Asked
+from tidemark.extras.onboarding.sample import Sample, Sampled
 from tidemark.extras.onboarding.texts import Section, config_text, place
 from tidemark.extras.onboarding.values import payload
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.contracts.bronze import OWNER
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.table import Lakehouse
@@ -17,6 +16,7 @@ from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import write_config
 from tests.tidemark.conftest import RunCommand
 from tidemark.commands.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.onboarding import check
 
 Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]

@@ -15,8 +15,6 @@ import pytest
 from filelock import FileLock
 from pyspark.sql import SparkSession
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
-from bronze.dev_broker.process import HOST, free_port
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import RegistryError, TidemarkError, headline
@@ -27,6 +25,8 @@ from tests.conftest import Events
 from tests.support.answering_registry import answering
 from tests.support.kafka import Sent, delete_records, delete_topic, send
 from tests.support.small_config import small_config
+from tidemark.extras.demo.broker import LocalBroker, create_topic
+from tidemark.extras.demo.broker_process import HOST, free_port
 from tidemark.extras.onboarding import check
 from tidemark.process.context import load_settings
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.config.load import load
 from lakehouse.settings.extractor import Extractor
 from tests.support.answering_registry import answering
@@ -17,6 +16,7 @@ from tests.support.avro import record, written
 from tests.support.decodings import prefixed
 from tests.support.kafka import Sent, send, sequenced
 from tidemark.commands.commands import main
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.onboarding.init import Asked, init
 from tidemark.process.exit_codes import scrub_text
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bronze.kafka.sample import Sample, Sampled
 from lakehouse.errors import RegistryError
 from lakehouse.extract.on_driver import Object, Record
 from lakehouse.settings import avro_schema
@@ -21,6 +20,7 @@ from tests.support.avro import written
 from tests.support.decodings import prefixed
 from tests.support.examples import examples
 from tidemark.extras.onboarding import candidates, values
+from tidemark.extras.onboarding.sample import Sample, Sampled
 from tidemark.extras.onboarding.values import Budget, Decoder, kinds, parts, payload
 
 JSON_SCHEMA = {"schema": '{"type": "object", "properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}

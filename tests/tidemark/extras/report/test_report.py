@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker
 from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.sidecar_files import LocalFiles
 from lakehouse.table import Lakehouse
@@ -17,6 +16,7 @@ from tests.support.kafka import Sent, send
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
 from tests.support.small_config import small_config, write_config
 from tests.tidemark.conftest import rows
+from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.report import facts as report_facts
 from tidemark.extras.report.facts import ends, facts, last_runs
 from tidemark.extras.report.summary import tiles, verdict

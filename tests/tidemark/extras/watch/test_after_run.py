@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bronze.dev_broker.process import free_port
 from bronze.kafka import metadata
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
 from lakehouse.settings.pipeline import Settings
@@ -21,6 +20,7 @@ from tests.conftest import Events
 from tests.support.receiver import SECRET, receiver
 from tests.support.small_config import write_config
 from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
+from tidemark.extras.demo.broker_process import free_port
 from tidemark.extras.watch import after_run, metrics, state
 from tidemark.process.context import load_settings
 from tidemark.runner.once import run_once

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from bronze.dev_broker import process
-from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, require_running, running, state_dir, up
 from lakehouse.errors import SourceError, ToolError
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
 from tidemark.commands.commands import main
+from tidemark.extras.demo import broker_process as process
+from tidemark.extras.demo.broker import BrokerState, LocalBroker, create_topic, down, require_running, running, state_dir, up
 
 pytestmark = pytest.mark.kafka
 

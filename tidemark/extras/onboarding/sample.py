@@ -7,10 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
+from bronze.kafka import metadata
 from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
-from bronze.kafka.metadata import LookError, bounds, describe_topics, topic_names
+from bronze.kafka.metadata import LookError, bounds, describe_topics
 from bronze.kafka.source import require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.base import nearest
@@ -26,6 +27,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _SILENCE_SECONDS = 20
 _IN_ALL_SECONDS = 120
 _POLL_SECONDS = 0.1
+_LIST_SECONDS = 10
 _AT_ONCE = 500
 _SHOWN = 20
 _QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
@@ -113,8 +115,13 @@ def require(kafka: Kafka, most: int) -> Sample:
 
 
 def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
-    """Build the error for topics that the brokers lack or hide from this login. Raises as `topic_names`."""
-    known = topic_names(kafka)
+    """Build the error for topics that the brokers lack or hide from this login. Raises a `LookError` if no broker answers."""
+    admin = metadata.client(kafka)
+    try:
+        listed = admin.list_topics(timeout=_LIST_SECONDS).topics
+    except KafkaException as error:
+        raise LookError(admin.why(error)) from None
+    known = sorted(name for name in listed if not name.startswith("__"))  # without Kafka's own
     near = [found for name in names if (found := nearest(name, known))]
     seen = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
     return SourceError(

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from bronze.dev_broker.broker import LocalBroker
-from bronze.kafka import sample
 from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, delete_records, send, send_header_name, send_transaction, sequenced
+from tidemark.extras.demo.broker import LocalBroker
+from tidemark.extras.onboarding import sample
 
 Topic = Callable[..., str]
 

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from filelock import FileLock
 
-from bronze.dev_broker import process as kafka
 from lakehouse.errors import SourceError, ToolError
 from lakehouse.machine import private_files
+from tidemark.extras.demo import broker_process
 
 if TYPE_CHECKING:
     import subprocess
@@ -47,7 +47,7 @@ class LocalBroker:
         """`host:port` for clients, valid from the first `start` on."""
         if self._port is None:
             raise ToolError("This broker was never started.", where=str(self.data_dir), next_step="Call start() first.")
-        return f"{kafka.HOST}:{self._port}"
+        return f"{broker_process.HOST}:{self._port}"
 
     @property
     def pid(self) -> int | None:
@@ -65,7 +65,7 @@ class LocalBroker:
     def stop(self) -> None:
         """Stop the broker's process, and no other. Its records stay, so it can be started again."""
         if self._process is not None:
-            kafka.end(self._process)
+            broker_process.end(self._process)
             self._process = None
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class BrokerState:
     @property
     def is_running(self) -> bool:
         """Whether that same process is still running."""
-        return kafka.start_mark(self.pid) == self.started
+        return broker_process.start_mark(self.pid) == self.started
 
 
 def state_dir() -> Path:
@@ -122,21 +122,23 @@ def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
                     "The broker runs already, on another port.",
                     where=former.data_dir,
                     observed=former.bootstrap_servers,
-                    expected=f"{kafka.HOST}:{port}",
+                    expected=f"{broker_process.HOST}:{port}",
                     next_step="End it first: tidemark broker down",
                 )
             return former
-        if port is not None and not kafka.is_free(port):
+        if port is not None and not broker_process.is_free(port):
             raise ToolError(
                 "The port is taken.",
-                where=f"{kafka.HOST}:{port}",
+                where=f"{broker_process.HOST}:{port}",
                 expected="a free port",
                 next_step="Choose another one, or leave out --port.",
             )
-        wanted = port or (former_port if former_port and kafka.is_free(former_port) else None)
+        wanted = port or (former_port if former_port and broker_process.is_free(former_port) else None)
         process, port = _start(folder, wanted)
         _detached[process.pid] = process
-        state = BrokerState(process.pid, kafka.start_mark(process.pid) or "", f"{kafka.HOST}:{port}", str(folder))
+        state = BrokerState(
+            process.pid, broker_process.start_mark(process.pid) or "", f"{broker_process.HOST}:{port}", str(folder)
+        )
         _write(folder, state)
         return state
 
@@ -148,7 +150,7 @@ def down(folder: Path | None = None) -> BrokerState | None:
         state = _read(folder)
         if state is None or not state.is_running:
             return None
-        kafka.end_by_id(state.pid, state.started)
+        broker_process.end_by_id(state.pid, state.started)
         if state.pid in _detached:
             _detached.pop(state.pid).wait()
         return state
@@ -201,17 +203,17 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
 
 
 def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subprocess.Popen[bytes], int]:
-    chosen = port or kafka.free_port()
-    process = kafka.launch(folder, chosen)
+    chosen = port or broker_process.free_port()
+    process = broker_process.launch(folder, chosen)
     try:
-        kafka.await_answer(process, folder, chosen)
+        broker_process.await_answer(process, folder, chosen)
     except ToolError as error:
         # Seconds pass between finding a free port and listening on it, and any connection may take it in between.
         if "already in use" in str(error) and attempts > 1:
             return _start(folder, port, attempts - 1)
         raise
     except BaseException:  # Ctrl-C while it starts
-        kafka.end(process)
+        broker_process.end(process)
         raise
     return process, chosen
 

@@ -1,1 +1,0 @@
-"""Great Expectations, which only `engine` imports. The entry is `engine.evaluate`."""
