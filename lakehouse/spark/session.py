@@ -198,6 +198,7 @@ def _local(log_level: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             [
                 *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", AVRO_OPTIONS),
+                "-XX:MetaspaceSize=256m",  # with the default, the first classes force five collections of the whole heap
                 *SECOND_COMPILER_LATE,
                 *class_archive.jvm_options(),
             ]
