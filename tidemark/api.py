@@ -114,8 +114,7 @@ def why(
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers.why import why_with_record
 
-        found, record = why_with_record(Lakehouse.of(settings), *place)
-        return made(Fate, {**found, "record": record})
+        return made(Fate, why_with_record(Lakehouse.of(settings), *place))
 
 
 def quarantine(

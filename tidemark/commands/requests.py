@@ -108,13 +108,12 @@ def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: 
     from tidemark.process.output import cell, write, write_json
     from tidemark.readers.why import why_with_record, write_why
 
-    lakehouse = Lakehouse.of(call.settings())
-    fate, raw = why_with_record(lakehouse, topic, partition, offset)
+    fate = why_with_record(Lakehouse.of(call.settings()), topic, partition, offset)
     if call.as_json:
-        write_json({**fate, "record": raw}, is_whole=True)
+        write_json(fate, is_whole=True)
         return
     write_why(fate)
-    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
+    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in fate["record"].items())]))
 
 
 def _add_settling(kind: Kind, description: str) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import re
 import tempfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,14 +19,16 @@ import duckdb
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
 from tidemark.readers import sql_guard
-from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, Answer, Rows, Tables, named, not_there_yet, with_tables_of_views
 from tidemark.readers.sql_guard import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
     from lakehouse.storage import Storage
     from lakehouse.table import Lakehouse, Table
+
+    Add = Callable[[duckdb.DuckDBPyConnection, Table], None]
 
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
 """Words of queries that list the tables."""
@@ -47,18 +48,32 @@ _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 _NO_TABLE_OF_OURS = re.compile(r'\nDid you mean "(?:pg_|duckdb_|sqlite_)\w*"\?')
 
 
-@dataclass(frozen=True)
-class Database:
-    """A DuckDB with a view per existing table (`names`) and per view of the contract."""
+class Database(Tables):
+    """A DuckDB with the tables and views that queries have named so far: opening one costs a read of its log."""
 
-    names: Collection[str]
-    connection: duckdb.DuckDBPyConnection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lakehouse: Lakehouse, add: Add) -> None:
+        self.connection = connection
+        self.names: dict[str, Table] = tables(lakehouse)
+        self._add = partial(_add_stored, storage=lakehouse.storage) if lakehouse.storage is not None else add
+        self._opened: set[str] = set()
 
-    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of one of our own queries; each of `parameters` occurs in it as `$name`."""
-        result = self.connection.execute(query, parameters)
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """See `Tables.rows`."""
+        self.open(named(query))
+        used = {name: value for name, value in (parameters or {}).items() if f"${name}" in query}
+        result = self.connection.execute(query, used or None)
         columns = [column[0] for column in result.description or []]
         return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+
+    def open(self, names: Collection[str]) -> None:
+        """Open the tables and views of these names that exist. A user's table goes before a view of its name."""
+        wanted = with_tables_of_views(names) - self._opened
+        for name in sorted(wanted & self.names.keys()):
+            self._add(self.connection, self.names[name])
+        for name, query in views.queries("duckdb").items():
+            if name in wanted - self.names.keys() and views.READ_BY[name] <= self.names.keys():
+                self.connection.execute(f'CREATE VIEW "{name}" AS {query}')
+        self._opened |= wanted
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
@@ -85,11 +100,10 @@ def _store_errors_named(location: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database]:
-    """Open a DuckDB with a view per existing table and per view of the contract; see `tidemark.readers.database.connect`."""
-    found = tables(lakehouse)
-    with _opened(lakehouse, found, names, _add_view) as database:
-        yield Database(found.keys(), database)
+def connect(lakehouse: Lakehouse) -> Iterator[Database]:
+    """Open a DuckDB over the tables and views; see `tidemark.readers.database.connect`."""
+    with _opened(lakehouse, _add_view) as database:
+        yield database
 
 
 @contextlib.contextmanager
@@ -98,11 +112,11 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
 
     The query can open no file: DuckDB gets the rows, not the folder that holds them.
     """
-    known = tables(lakehouse)
-    with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
-        sql_guard.fence(database)
-        sql_guard.require(database, query)
-        result = database.execute(query)
+    with _opened(lakehouse, _add_rows) as database, _named_errors(query, sorted(database.names)):
+        database.open(_named_by_user(query, database.names))
+        sql_guard.fence(database.connection)
+        sql_guard.require(database.connection, query)
+        result = database.connection.execute(query)
         columns = [column[0] for column in result.description]
         yield Answer(columns, _fetched(result), partial(result.to_arrow_reader, FETCHED_ROWS))
 
@@ -113,38 +127,21 @@ def _fetched(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 
 
 @contextlib.contextmanager
-def _opened(
-    lakehouse: Lakehouse,
-    found: Mapping[str, Table],
-    names: Collection[str] | None,
-    add: Callable[[duckdb.DuckDBPyConnection, Table], None],
-) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(lakehouse: Lakehouse, add: Add) -> Iterator[Database]:
     # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
     folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
-    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
-        database.execute("SET TimeZone = 'UTC'")
-        database.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
-        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
-        if lakehouse.storage is not None:
-            add = partial(_add_stored, storage=lakehouse.storage)
-        for name in sorted(wanted & found.keys()):
-            add(database, found[name])
-        for name, query in views.queries("duckdb").items():
-            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
-                database.execute(f'CREATE VIEW "{name}" AS {query}')
-        yield database
+    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
+        yield Database(connection, lakehouse, add)
 
 
-def _named(query: str, known: Collection[str]) -> set[str] | None:
-    """Return the tables and views that a query names; None for all. Opening one costs a read of its log."""
-    text = query.casefold()
+def _named_by_user(query: str, known: Collection[str]) -> Collection[str]:
+    """Return the tables and views that a user's query names; all if it names none, or lists the tables."""
+    text, every = query.casefold(), (*known, *views.READ_BY)
     if any(word in text for word in _CATALOG_WORDS):
-        return None
-    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
-
-
-def _with_what_they_read(names: Collection[str]) -> set[str]:
-    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
+        return every
+    return [name for name in every if name.casefold() in text] or every
 
 
 def _extension() -> Path:

@@ -22,7 +22,7 @@ from lakehouse.settings.model_sql import as_query
 from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
-from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, Answer, Rows, Tables, not_there_yet
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", r
 
 
 @dataclass(frozen=True)
-class Session:
+class Session(Tables):
     """A session in which the tables and views of a lakehouse have their bare names; `made` are its temporary views."""
 
     names: Collection[str]
     spark: SparkSession
     made: set[str] = field(default_factory=set)
 
-    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of one of our own queries, in DuckDB's SQL; each of `parameters` occurs in it as `$name`."""
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """See `Tables.rows`."""
         text, name = translated(query, parameters or {})
         if name is not None:
             self.spark.sql(text).createOrReplaceTempView(name)
             self.made.add(name)
             return []
-        rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
+        rows: Rows = self.spark.sql(text).toArrow().to_pylist()
         return rows
 
 

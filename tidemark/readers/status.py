@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts import views
 from lakehouse.contracts.bronze import UNREADABLE
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.escape import printable
-from lakehouse.table import (
-    BRONZE_TOPICS,
-    GATE_DECISIONS,
-    GATE_RESULTS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
@@ -28,63 +16,56 @@ from tidemark.readers import topics as topics_read
 from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from lakehouse.table import Lakehouse
-
-    Rows = list[dict[str, Any]]
+    from tidemark.readers.database import Rows, Tables
 
 _SUMS = ", ".join(f'coalesce(sum("{name}"), 0)::BIGINT AS "{name}"' for name in ("records", *CLASSES))
 
-_STREAMS = f"""
+_STREAMS = """
     SELECT topic, partition, producer, epoch, high_watermark, last_offset, load_seq, updated_at, rules_fingerprint
-    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
-"""  # noqa: S608 -- the table's name is ours; as in every query below
-_PARTITIONS = f"""
+    FROM silver_watermarks ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+"""
+_PARTITIONS = """
     SELECT topic, partition, count(*) AS streams, max(high_watermark) AS high_watermark, max(last_offset) AS last_offset,
         max(load_seq) AS load_seq
-    FROM {SILVER_WATERMARKS} GROUP BY ALL ORDER BY topic, partition
-"""  # noqa: S608 -- as above
-_TOTALS = f"SELECT {_SUMS} FROM {SILVER_LOADS}"  # noqa: S608 -- as above
+    FROM silver_watermarks GROUP BY ALL ORDER BY topic, partition
+"""
+_TOTALS = f"SELECT {_SUMS} FROM silver_loads"  # noqa: S608 -- as above
 _LAST_LOAD = f"""
     SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
-    FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS}) GROUP BY load_seq
+    FROM silver_loads WHERE load_seq = (SELECT max(load_seq) FROM silver_loads) GROUP BY load_seq
 """  # noqa: S608 -- as above
-_RULES = f"SELECT any_value(rules) AS rules FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS})"  # noqa: S608 -- as above
-_REJECTS = f"""
-    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows" FROM {SILVER_REJECTS} GROUP BY ALL ORDER BY 1, 2
-"""  # noqa: S608 -- as above
-_KEPT_ASIDE = f"""
-    SELECT state, count(*) AS records FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id)
+_RULES = "SELECT any_value(rules) AS rules FROM silver_loads WHERE load_seq = (SELECT max(load_seq) FROM silver_loads)"
+_REJECTS = """
+    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows" FROM silver_rejects GROUP BY ALL ORDER BY 1, 2
+"""
+_KEPT_ASIDE = """
+    SELECT state, count(*) AS records FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id)
     GROUP BY state ORDER BY state
-"""  # noqa: S608 -- as above
-_GATE = f"""
+"""
+_GATE = """
     SELECT gate_run_id, first_load_seq, last_load_seq, evaluated_at, expectation, "column", severity, outcome,
         observed, expected
-    FROM {GATE_RESULTS}
-    WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
+    FROM gate_results
+    WHERE gate_run_id = (SELECT gate_run_id FROM gate_results ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
     ORDER BY severity, expectation, "column"
-"""  # noqa: S608 -- as above
-_DECISIONS = f"SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}"  # noqa: S608 -- as above
-_PUBLISHED = f"""
+"""
+_DECISIONS = "SELECT gate_run_id, decision, reason, decided_by, decided_at FROM gate_decisions"
+_PUBLISHED = """
     SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
-    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
-"""  # noqa: S608 -- as above
+    FROM gold_stream_health WHERE load_seq = (SELECT max(load_seq) FROM gold_stream_health) GROUP BY load_seq
+"""
 _MISSING = f"""
     SELECT topic, partition, producer, least(sum(sequences), {2**63 - 1})::BIGINT AS sequences, count(*) AS ranges
-    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+    FROM silver_missing GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- as above
-_MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
+_MISSING_COUNT = "SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM silver_missing"
 _SKIPPED = f"""
     SELECT topic, max_by(reason, known_since) AS reason, max(known_since) AS since
-    FROM {BRONZE_TOPICS} GROUP BY topic HAVING max_by(cause, known_since) = '{UNREADABLE}' ORDER BY topic
+    FROM bronze_topics GROUP BY topic HAVING max_by(cause, known_since) = '{UNREADABLE}' ORDER BY topic
 """  # noqa: S608 -- as above
-
-_ASKED = (
-    BRONZE_TOPICS,
-    *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
-    views.MISSING,
-)
 
 _MOST_SENTENCES = 20
 
@@ -108,44 +89,37 @@ def status(
     Raises:
         TidemarkError: A table exists but cannot be read.
     """
-    with query.connect(lakehouse, _ASKED) as tables:
-
-        def rows(sql: str, table: str) -> Rows:
-            return tables.rows(sql, _bound(sql, most_streams)) if table in tables.names else []
-
-        partitions = rows(_PARTITIONS, SILVER_WATERMARKS)
-        streams = rows(_STREAMS, SILVER_WATERMARKS) if most_streams != 0 else []
+    with query.connect(lakehouse) as tables:
+        loads = _loads(tables)
+        partitions = tables.rows_if_any(_PARTITIONS)
+        most = {"most": query.ALL if most_streams is None else most_streams}
+        streams = tables.rows_if_any(_STREAMS, most) if most_streams != 0 else []
+        missing = tables.rows_if_any(_MISSING, most) if with_missing else []
+        missing_count = tables.rows_if_any(_MISSING_COUNT) if with_missing else []
+        skipped = tables.rows_if_any(_SKIPPED) if topics else []
         return {
             "pipeline": pipeline,
             "lakehouse": lakehouse.name,
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
-            "incarnations": topics_read.incarnations(rows(topics_read.KNOWN, BRONZE_TOPICS)),
-            **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
-            **_loads(rows),
-            "grown": _grown(rows(_RULES, SILVER_LOADS)),
-            "rejects": rows(_REJECTS, SILVER_REJECTS),
-            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
-            "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
-            "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
-            "skipped_topics": [row for row in (rows(_SKIPPED, BRONZE_TOPICS) if topics else []) if row["topic"] in topics],
+            "incarnations": topics_read.incarnations(tables.rows_if_any(topics_read.KNOWN)),
+            "missing": missing,
+            "missing_count": missing_count[0]["streams"] if missing_count else 0,
+            **loads,
+            "grown": _grown(tables),
+            "rejects": tables.rows_if_any(_REJECTS),
+            "kept_aside": tables.rows_if_any(_KEPT_ASIDE),
+            "gate": _gate(tables.rows_if_any(_GATE), tables.rows_if_any(_DECISIONS)),
+            "published": next(iter(tables.rows_if_any(_PUBLISHED)), None),
+            "skipped_topics": [row for row in skipped if row["topic"] in topics],
         }
 
 
-def read_grown(lakehouse: Lakehouse) -> list[dict[str, Any]]:
+def read_grown(lakehouse: Lakehouse) -> Rows:
     """Read the `grown` of a status alone, from the last claim in the ledger."""
-    with query.connect(lakehouse, (SILVER_LOADS,)) as tables:
-        return _grown(tables.rows(_RULES) if SILVER_LOADS in tables.names else [])
-
-
-def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
-    return {"most": query.ALL if most_streams is None else most_streams} if "$most" in sql else None
-
-
-def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    counted = rows(_MISSING_COUNT, SILVER_LOADS)
-    return {"missing": rows(_MISSING, SILVER_LOADS), "missing_count": counted[0]["streams"] if counted else 0}
+    with query.connect(lakehouse) as tables:
+        return _grown(tables)
 
 
 def write_status(found: dict[str, Any]) -> None:
@@ -172,21 +146,21 @@ def write_streams(streams: Rows, stream_count: int) -> None:
     output.tell_left_out(len(streams), stream_count, "streams")
 
 
-def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
+def _loads(tables: Tables) -> dict[str, Any]:
     """Return the ledger's part. A claim above the watermarks is an unfinished load."""
-    last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
-    advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
+    last = next(iter(tables.rows_if_any(_LAST_LOAD)), None)
+    advanced = tables.rows_if_any("SELECT max(load_seq) AS load_seq FROM silver_watermarks")
     done = (advanced[0]["load_seq"] if advanced else None) or 0
     return {
-        "totals": rows(_TOTALS, SILVER_LOADS)[0] if last else None,
+        "totals": tables.rows(_TOTALS)[0] if last else None,
         "last_load": last,
         "unfinished_load": last["load_seq"] if last and last["load_seq"] > done else None,
     }
 
 
-def _grown(rules: Rows) -> list[dict[str, Any]]:
+def _grown(tables: Tables) -> Rows:
     """Return the topics that got partitions, until a load has decided all that was sent before."""
-    found = [each for row in rules if row["rules"] for each in Rules.from_json(row["rules"]).grown]
+    found = [each for row in tables.rows_if_any(_RULES) if row["rules"] for each in Rules.from_json(row["rules"]).grown]
     return [{"topic": topic, **each.shown} for topic, each in found if each.mark is None]
 
 

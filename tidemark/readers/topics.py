@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME
 from lakehouse.escape import printable
-from lakehouse.table import BRONZE_TOPICS
 from tidemark.process import output
 from tidemark.readers import database as query
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-KNOWN = f"SELECT * FROM {BRONZE_TOPICS} ORDER BY topic, incarnation, checkpoint, known_since"  # noqa: S608 -- our own table
+KNOWN = "SELECT * FROM bronze_topics ORDER BY topic, incarnation, checkpoint, known_since"
 """The rows of `bronze_topics`. A table of 0.2 has no column `numbering`."""
 
 _SHOWN = ("topic", "stored_as", "cause", "numbering", "topic_id", "lost", "known_since", "load_seq", "reason", "accepted_by")
@@ -25,8 +24,8 @@ _SHOWN = ("topic", "stored_as", "cause", "numbering", "topic_id", "lost", "known
 
 def known(lakehouse: Lakehouse) -> list[Row]:
     """The rows of `bronze_topics`, ordered by topic and time."""
-    with query.connect(lakehouse, [BRONZE_TOPICS]) as tables:
-        rows = tables.rows(KNOWN) if BRONZE_TOPICS in tables.names else []
+    with query.connect(lakehouse) as tables:
+        rows = tables.rows_if_any(KNOWN)
     return [{name: _numbering(row) if name == "numbering" else row[name] for name in _SHOWN} for row in rows]
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES
-from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_WATERMARKS
 from tidemark.readers import database as query
 from tidemark.readers.status import status
 
@@ -18,9 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka, Settings
     from lakehouse.sidecar_files import Files
     from lakehouse.table import Lakehouse
-
-Rows = list[dict[str, Any]]
-Ask = Callable[[str], Rows]
+    from tidemark.readers.database import Rows, Tables
 
 MAX_STREAMS = 500
 """Streams listed one by one: those with the most records kept out. The others are combined."""
@@ -44,18 +39,18 @@ _SHOWN = f"""
     CREATE OR REPLACE TEMP TABLE shown AS SELECT * FROM (
       SELECT row_number() OVER (
         ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST
-      ) - 1 AS stream, * FROM {views.WATERMARK_STATUS}
+      ) - 1 AS stream, * FROM watermark_status
     ) WHERE stream < {{most}}
 """  # noqa: S608 -- the names are ours; as in every query below
-_COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
-_COUNT_LOADS = f"FROM {SILVER_LOADS} SELECT count(DISTINCT load_seq) AS n"
+_COUNT_STREAMS = "FROM silver_watermarks SELECT count(*) AS n"
+_COUNT_LOADS = "FROM silver_loads SELECT count(DISTINCT load_seq) AS n"
 
 # Loads in order, in slices of about equal size.
-_NUMBERED = f"""
+_NUMBERED = """
     CREATE OR REPLACE TEMP TABLE numbered AS
-    SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {{slices}} // {{loads}} AS slice
-    FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq)
-"""  # noqa: S608 -- as above
+    SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {slices} // {loads} AS slice
+    FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM silver_loads GROUP BY load_seq)
+"""
 _SLICES = """
     SELECT min(load_seq) AS first_load_seq, max(load_seq) AS last_load_seq, min(claimed_at) AS first_claimed_at,
       max(claimed_at) AS last_claimed_at
@@ -63,41 +58,36 @@ _SLICES = """
 """
 _HISTORY = f"""
     SELECT coalesce(shown.stream, -1) AS stream, slice, {_SUMS}
-    FROM {SILVER_LOADS} AS each JOIN numbered USING (load_seq) LEFT JOIN shown ON shown.topic = each.topic
+    FROM silver_loads AS each JOIN numbered USING (load_seq) LEFT JOIN shown ON shown.topic = each.topic
       AND shown.partition = each.partition AND shown.producer IS NOT DISTINCT FROM each.producer
     GROUP BY ALL HAVING sum(each.records) > 0 ORDER BY ALL
 """  # noqa: S608 -- as above
 
-_LAG = f"SELECT topic, partition, decided_offset, bronze_offset, offsets AS lag FROM {views.LAG}"  # noqa: S608 -- as above
-_MISSING = f"FROM {views.MISSING} ORDER BY sequences DESC, topic, partition, first_sequence LIMIT {MAX_ROWS}"
+_LAG = "SELECT topic, partition, decided_offset, bronze_offset, offsets AS lag FROM lag"
+_MISSING = f"FROM silver_missing ORDER BY sequences DESC, topic, partition, first_sequence LIMIT {MAX_ROWS}"
 _COUNT_MISSING = f"""
-    FROM {views.MISSING} SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
+    FROM silver_missing SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
 """
 _QUARANTINE = f"""
     SELECT topic, partition, producer, class, reason, sum(records)::BIGINT AS records,
       min(first_offset) AS first_offset, min(kept_out_at) AS oldest
-    FROM {views.QUARANTINE_OPEN} GROUP BY ALL ORDER BY records DESC, topic, partition, producer, class, reason LIMIT {MAX_ROWS}
+    FROM quarantine_open GROUP BY ALL ORDER BY records DESC, topic, partition, producer, class, reason LIMIT {MAX_ROWS}
 """  # noqa: S608 -- as above
-_COUNT_QUARANTINE = f"""
-    SELECT coalesce(sum(records), 0)::BIGINT AS records, min(kept_out_at) AS oldest FROM {views.QUARANTINE_OPEN}
-"""  # noqa: S608 -- as above
+_COUNT_QUARANTINE = """
+    SELECT coalesce(sum(records), 0)::BIGINT AS records, min(kept_out_at) AS oldest FROM quarantine_open
+"""
 _GATE_RUNS = f"""
     SELECT gate_run_id, min(first_load_seq) AS first_load_seq, max(last_load_seq) AS last_load_seq,
       max(evaluated_at) AS evaluated_at, bool_and(gate_passed) AS passed, count(*) AS expectations,
       count(*) FILTER (outcome <> '{PASSED}' AND severity = '{CRITICAL}') AS unmet_critical,
       count(*) FILTER (outcome <> '{PASSED}' AND severity <> '{CRITICAL}') AS unmet_warn
-    FROM {views.GATE_HISTORY} GROUP BY gate_run_id ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT {MAX_GATE_RUNS}
+    FROM gate_history GROUP BY gate_run_id ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT {MAX_GATE_RUNS}
 """  # noqa: S608 -- as above
 _GATE_RESULTS = f"""
-    FROM {views.GATE_HISTORY}
-    WHERE outcome <> '{PASSED}' OR evaluated_at = (SELECT max(evaluated_at) FROM {views.GATE_HISTORY})
+    FROM gate_history
+    WHERE outcome <> '{PASSED}' OR evaluated_at = (SELECT max(evaluated_at) FROM gate_history)
     ORDER BY evaluated_at DESC, gate_run_id DESC, outcome = '{PASSED}', severity, expectation LIMIT {MAX_ROWS}
 """  # noqa: S608 -- as above
-
-_ASKED = (
-    *(BRONZE_TOPICS, SILVER_WATERMARKS, SILVER_LOADS),
-    *(views.LAG, views.WATERMARK_STATUS, views.MISSING, views.QUARANTINE_OPEN, views.GATE_HISTORY),
-)
 
 
 def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:
@@ -114,35 +104,27 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
         TidemarkError: A table exists but cannot be read.
     """
     found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
-    with query.connect(lakehouse, _ASKED) as tables:
-
-        def ask_of(view: str) -> Ask:
-            return tables.rows if views.READ_BY[view] <= set(tables.names) else lambda _: []
-
-        topics = tables.rows(f"FROM {BRONZE_TOPICS}") if BRONZE_TOPICS in tables.names else []
-        bronze = ask_of(views.LAG)(_LAG)
-        found |= _streams(ask_of(views.WATERMARK_STATUS))
-        found |= _listed("missing", ask_of(views.MISSING), _MISSING, _COUNT_MISSING)
-        found |= _listed("quarantine", ask_of(views.QUARANTINE_OPEN), _QUARANTINE, _COUNT_QUARANTINE)
-        of_gate = ask_of(views.GATE_HISTORY)
-        found |= {"gate_runs": of_gate(_GATE_RUNS), "gate_results": of_gate(_GATE_RESULTS)}
+    with query.connect(lakehouse) as tables:
+        topics, bronze = (tables.rows_if_any(each) for each in ("FROM bronze_topics", _LAG))
+        found |= _streams(tables)
+        for name, rows, total in (("missing", _MISSING, _COUNT_MISSING), ("quarantine", _QUARANTINE, _COUNT_QUARANTINE)):
+            found[f"{name}_rows"] = tables.rows_if_any(rows)
+            found[f"{name}_total"] = next(iter(tables.rows_if_any(total)), None)
+        found |= {"gate_runs": tables.rows_if_any(_GATE_RUNS), "gate_results": tables.rows_if_any(_GATE_RESULTS)}
     found |= ends(settings.kafka if asks_kafka else None, bronze, topics)
     return {**found, "runs": last_runs(lakehouse.sidecar_files("_reports"))}
 
 
-def _streams(ask: Ask) -> dict[str, Any]:
-    ask(_SHOWN.format(most=MAX_STREAMS))
-    streams = ask("FROM shown ORDER BY stream")
+def _streams(tables: Tables) -> dict[str, Any]:
+    tables.rows_if_any(_SHOWN.format(most=MAX_STREAMS))
+    streams = tables.rows("FROM shown ORDER BY stream") if tables.have(_SHOWN) else []
     if not streams:
         return {"streams": [], "stream_count": 0, "slices": [], "history": []}
-    loads = ask(_COUNT_LOADS)[0]["n"]
+    loads = tables.rows(_COUNT_LOADS)[0]["n"]
     slices = min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams)))
-    ask(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
-    return {"streams": streams, "stream_count": ask(_COUNT_STREAMS)[0]["n"], "slices": ask(_SLICES), "history": ask(_HISTORY)}
-
-
-def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
-    return {f"{name}_rows": ask(listed), f"{name}_total": next(iter(ask(total)), None)}
+    tables.rows(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
+    count = tables.rows(_COUNT_STREAMS)[0]["n"]
+    return {"streams": streams, "stream_count": count, "slices": tables.rows(_SLICES), "history": tables.rows(_HISTORY)}
 
 
 def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
