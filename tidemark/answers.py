@@ -10,7 +10,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
-from lakehouse.run import findings
+from lakehouse.run.findings import Check, Trip
 
 Made = TypeVar("Made")
 
@@ -125,15 +125,20 @@ class RunResult(Answer):
     seconds: Annotated[float, "Duration."]
 
 
-Trip = findings.Trip
-
-
-class _Stream(Answer):
-    """Part of the answers that name a stream."""
-
+class _Partition(Answer):
     topic: Annotated[str, "Kafka topic."]
     partition: Annotated[int, "Kafka partition."]
+
+
+class _Stream(_Partition):
     producer: Annotated[str | None, "The stream's producer; None if none is configured or it could not be read."]
+
+
+class _Marks(Answer):
+    epoch_before: Annotated[int | None, "The stream's epoch before the load; None if no record was accepted yet."]
+    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
+    epoch_after: Annotated[int | None, "The stream's epoch after the load; None if no record was accepted yet."]
+    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
 
 
 class KeptOut(_Stream):
@@ -150,13 +155,9 @@ class KeptOut(_Stream):
     state: Annotated[str, "`held`, or `discarded` for what waits for nobody."]
 
 
-class StreamPlan(_Stream, Counts):
+class StreamPlan(_Marks, _Stream, Counts):
     """What a load would do to one stream."""
 
-    epoch_before: Annotated[int | None, "The epoch before the load; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "The highest accepted sequence before it; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "The epoch after the load; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "The highest accepted sequence after it; None if no record was accepted yet."]
     last_offset: Annotated[int, "The last Kafka offset that the load decides."]
     missing: Annotated[int, "Sequences in gaps: the accepted records step over them."]
     jumps_forward: Annotated[int, "Places where the sequence steps over others."]
@@ -197,11 +198,9 @@ class Stream(_Stream):
     rules_fingerprint: Annotated[str, "The extractors that its sequences were read by."]
 
 
-class Partition(Answer):
+class Partition(_Partition):
     """Silver's position in a partition."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     streams: Annotated[int, "How many streams it has."]
     high_watermark: Annotated[int | None, "The highest of their watermarks; None until a record is accepted."]
     last_offset: Annotated[int, "The last Kafka offset that was decided."]
@@ -238,20 +237,18 @@ class LastLoad(Counts):
     claimed_at: Annotated[datetime, "When that was."]
 
 
-class Rejects(Answer):
-    """What was kept out of Silver, of one class and in one state."""
-
-    class_: Annotated[str, "The class."]
-    state: Annotated[str, "`held`, `released` or `discarded`."]
-    records: Annotated[int, "How many records."]
-    rows: Annotated[int, "How many rows of `silver_rejects`: a block of duplicates is one."]
-
-
 class KeptAside(Answer):
     """What expectations kept out of Gold, in one state."""
 
     state: Annotated[str, "`held`, `released` or `discarded`."]
     records: Annotated[int, "How many records."]
+
+
+class Rejects(KeptAside):
+    """What was kept out of Silver, of one class and in one state."""
+
+    class_: Annotated[str, "The class."]
+    rows: Annotated[int, "How many rows of `silver_rejects`: a block of duplicates is one."]
 
 
 class AddedPartitions(Answer):
@@ -298,19 +295,22 @@ class GateRun(Answer):
     unmet: Annotated[tuple[Unmet, ...], "Those that were not met."]
 
 
-class Published(Answer):
-    """The last load that Gold published."""
+class PublishedBy(Answer):
+    """The publishing of a load."""
 
-    load_seq: Annotated[int, "The load."]
     gate_run_id: Annotated[str, "The gate run that let it out."]
     published_at: Annotated[datetime, "When."]
 
 
-class Lag(Answer):
+class Published(PublishedBy):
+    """The last load that Gold published."""
+
+    load_seq: Annotated[int, "The load."]
+
+
+class Lag(_Partition):
     """How far Silver is behind a partition of Kafka."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     last_offset: Annotated[int | None, "The last offset that Silver decided; None before the first."]
     end_offset: Annotated[int, "The offset that the next record gets."]
     lag: Annotated[int, "Offsets that can be read and are not decided yet; markers of transactions count, too."]
@@ -342,7 +342,7 @@ class Status(Answer):
     topics_not_found: Annotated[tuple[str, ...], "Topics of the config that Kafka does not have, or that may not be seen."] = ()
 
 
-class RecordLoad(Answer):
+class RecordLoad(_Marks):
     """The load that decided a record, and its stream's watermark around it."""
 
     load_seq: Annotated[int, "The load."]
@@ -350,10 +350,6 @@ class RecordLoad(Answer):
     claimed_at: Annotated[datetime, "When."]
     bronze_after_version: Annotated[int, "The version of `bronze_records` that the load before ended at."]
     bronze_to_version: Annotated[int, "The version that this one ended at."]
-    epoch_before: Annotated[int | None, "The stream's epoch before the load; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "The stream's epoch after the load; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
 
 
 class PassedBy(Answer):
@@ -374,11 +370,9 @@ class SettledBy(Answer):
     claimed_at: Annotated[datetime, "When."]
 
 
-class Winner(Answer):
-    """The record that had a duplicate's or collision's sequence first."""
+class Winner(_Partition):
+    """The record that had a duplicate's or collision's sequence first; its topic may be an earlier incarnation."""
 
-    topic: Annotated[str, "Its topic: of a moved topic's record it may be an earlier incarnation."]
-    partition: Annotated[int, "Its partition."]
     offset: Annotated[int, "Its Kafka offset."]
     table: Annotated[str, "The table that holds it: `silver_records` or `silver_rejects`."]
     load_seq: Annotated[int, "The load that decided it."]
@@ -392,13 +386,6 @@ class Audit(Answer):
     silver_version: Annotated[int, "The version of `silver_records` that it audited."]
     evaluated_at: Annotated[datetime, "When."]
     passed: Annotated[bool, "Whether every critical expectation was met."]
-
-
-class PublishedBy(Answer):
-    """The publishing of a record's load."""
-
-    gate_run_id: Annotated[str, "The gate run that let it out."]
-    published_at: Annotated[datetime, "When."]
 
 
 class Aside(Answer):
@@ -429,16 +416,13 @@ class Record(Answer):
     problem: Annotated[str | None, "What of producer, epoch and sequence could not be read at ingest."] = None
 
 
-class Fate(Answer):
-    """What became of one record, and by which rule: `tidemark.why`."""
+class Fate(_Stream):
+    """What became of one record, and by which rule: `tidemark.why`. The stream is the one that it was decided in."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     offset: Annotated[int, "Kafka offset."]
     incarnation: Annotated[RecordIncarnation | None, "The topic's incarnation; None if it has only one."] = None
     timestamp: Annotated[datetime | None, "Kafka timestamp; None if it is none."]
     timestamp_ms: Annotated[int | None, "What Kafka has as the timestamp, where it is none; else None."]
-    producer: Annotated[str | None, "The producer that it was decided by; None if none is configured or it could not be read."]
     epoch: Annotated[int | None, "The epoch that it was decided by; None if it could not be read."]
     sequence: Annotated[int | None, "The sequence that it was decided by; None if it could not be read."]
     class_: Annotated[str, "The class; `undecided` if no load has decided it yet."]
@@ -461,14 +445,11 @@ class Fate(Answer):
     record: Annotated[Record, "The record as Bronze holds it."]
 
 
-class Held(Answer):
+class Held(_Stream):
     """A record that waits in quarantine."""
 
     class_: Annotated[str, "The class; `unmet` if an expectation kept it out of Gold."]
     reason: Annotated[str | None, "The reason in detail, or None."]
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
-    producer: Annotated[str | None, "The stream's producer; None if none is configured or it could not be read."]
     epoch: Annotated[int | None, "Epoch; None if it could not be read."]
     first_sequence: Annotated[int | None, "Its sequence; None if it could not be read."]
     first_offset: Annotated[int, "Its Kafka offset."]
@@ -483,13 +464,9 @@ class Quarantine(Answer):
     count: Annotated[int, "How many there are."]
 
 
-class Moved(_Stream):
+class Moved(_Marks, _Stream):
     """A stream that a release or discard moved."""
 
-    epoch_before: Annotated[int | None, "Its epoch before; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "Its epoch after; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
     declared_epoch: Annotated[int | None, "The epoch that an operator declared for what comes next, or None."]
 
 
@@ -505,9 +482,6 @@ class Settled(Answer):
     classes: Annotated[Mapping[str, int], "How many of each class."]
     left: Annotated[Mapping[str, int], "How many were meant and had to stay, by reason."]
     streams: Annotated[tuple[Moved, ...], "The streams concerned."]
-
-
-Check = findings.Check
 
 
 class Verification(Answer):

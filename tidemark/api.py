@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.errors import TableStateError, UsageError
 from lakehouse.table import Lakehouse
@@ -22,7 +22,6 @@ from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from os import PathLike
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
     from silver.state.request import Kind, RecordFilter, Request
+    from tidemark.process.context import Config
 
-    Config = PathLike[str] | str | Mapping[str, Any]
     Overrides = Mapping[str, object]
 
-MOST = 1_000
+DEFAULT_LIMIT = 1_000
 _MOST_DAYS = 1_000_000
 
 
 class NotSoundError(TableStateError):
-    """A check of `verify` does not hold. The message is about the first one; `verification` has all."""
+    """A check of `verify` does not hold. The message is about the first such check; `verification` has all."""
 
     verification: Verification
 
@@ -80,12 +79,12 @@ def status(
     spark: SparkSession | None = None,
     *,
     lag: bool = False,
-    limit: int | None = MOST,
+    limit: int | None = DEFAULT_LIMIT,
     overrides: Overrides | None = None,
 ) -> Status:
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
-    Missing parts are empty or None. `lag` asks Kafka how far Silver is behind. `limit` streams are listed; None lists all.
+    `lag` asks Kafka how far Silver is behind. At most `limit` streams are listed; None lists all.
     """
     most = _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
@@ -125,14 +124,13 @@ def quarantine(
     partition: int | None = None,
     producer: str | None = None,
     older_than_days: float | None = None,
-    limit: int | None = MOST,
+    limit: int | None = DEFAULT_LIMIT,
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Quarantine:
     """List the records that wait for a decision: kept out of Silver, or by an expectation out of Gold.
 
-    `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. None as `limit` lists
-    all.
+    `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet`: kept out of Gold. None as `limit` lists all.
     """
     wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
@@ -242,18 +240,18 @@ def _settings(config: Config, spark: SparkSession | None, overrides: Overrides |
 
 @contextlib.contextmanager
 def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Job]:
-    from tidemark.process.context import called_from_python, open_job
+    from tidemark.process.context import job_of
 
-    with called_from_python(spark), open_job(config, _texts(overrides)) as job:
+    with _settings(config, spark, overrides) as settings, job_of(settings) as job:
         yield job
 
 
 def _texts(overrides: Overrides | None) -> dict[str, str]:
     from lakehouse.config.load import as_yaml
 
-    given = {_text("overrides", key): value for key, value in (overrides or {}).items()}
     return {
-        key: os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key) for key, value in given.items()
+        _text("overrides", key): os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key)
+        for key, value in (overrides or {}).items()
     }
 
 
@@ -270,9 +268,10 @@ def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, e
     from silver.state.request import RecordFilter, Request
     from tidemark.process.requests import named_reason, to_filter
 
-    is_one = wanted.offset is not None
-    record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
-    filters = RecordFilter(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
+    record, filters = RecordFilter(), wanted
+    if wanted.offset is not None:
+        record = RecordFilter(topic=wanted.topic, partition=wanted.partition, offset=wanted.offset)
+        filters = RecordFilter(wanted.kind, producer=wanted.producer, days=wanted.days)
     return Request(kind, *named_reason(reason, by), wanted=to_filter(record, filters, everything=everything))
 
 
@@ -288,9 +287,10 @@ def _wanted(
     if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):
         expected = f"0 to {_MOST_DAYS:,}"
         raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected=expected)
-    texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
-    numbers = (_number("partition", partition), _number("offset", offset))
-    return RecordFilter(kind, next(texts), *numbers, next(texts), days)
+    for name, text in (("topic", topic), ("producer", producer)):
+        if text is not None:
+            _text(name, text)
+    return RecordFilter(kind, topic, _number("partition", partition), _number("offset", offset), producer, days)
 
 
 def _text(name: str, value: object) -> str:

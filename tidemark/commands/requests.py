@@ -139,7 +139,8 @@ def _add_settling(kind: Kind, description: str) -> None:
         from silver.state.request import RecordFilter, Request
 
         filters = RecordFilter(kind_of, topic, partition, None, producer, days)
-        wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
+        record = RecordFilter(topic=of_topic, partition=of_partition, offset=offset)
+        wanted = to_filter(record, filters, everything=everything)
         _decide(call, Request(kind, *named_reason(reason, by), wanted=wanted), is_dry_run=dry_run)
 
 

@@ -13,8 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from lakehouse.errors import UsageError
-from tidemark.process.context import is_quiet, is_verbose, load_settings, open_job
+from tidemark.process.context import is_quiet, is_verbose, load_settings, job_of
 from tidemark.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
+from tidemark.process.output import tell, write_json
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,17 +37,15 @@ class Call:
     as_json: bool
 
     def settings(self) -> Settings:
-        """Load the settings; see `tidemark.process.context.load_settings`."""
+        """Load the settings; see `load_settings`."""
         return load_settings(self.config, self.overrides)
 
     def job(self) -> AbstractContextManager[Job]:
-        """Open a job; see `tidemark.process.context.open_job`."""
-        return open_job(self.config, self.overrides)
+        """Open a job with the settings."""
+        return job_of(self.settings())
 
     def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
         """Print a result on stdout: as JSON, or as text."""
-        from tidemark.process.output import write_json
-
         write_json(found) if self.as_json else write_text(found)
 
 
@@ -60,22 +59,22 @@ _OUTPUT = (_option("quiet", Quiet), _option("verbose", Verbose))
 
 
 class Commands(typer.Typer):
-    """Commands that all take --quiet and --verbose."""
+    """Commands that all take --quiet and --verbose, and their `call` as the options --config, --set and --json."""
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """See `typer.Typer.command`."""
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(function, eval_str=True)
-            is_called = "call" in signature.parameters
+            has_call = "call" in signature.parameters
             own = [_CONFIG if each.name == "call" else (each,) for each in signature.parameters.values()]
-            parameters = [*itertools.chain(*own), *((_JSON,) if is_called else ()), *_OUTPUT]
+            parameters = [*itertools.chain(*own), *((_JSON,) if has_call else ()), *_OUTPUT]
 
             @functools.wraps(function)
             def run_command(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
                 is_quiet.set(quiet)
                 is_verbose.set(verbose)
-                if is_called:
+                if has_call:
                     more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
                 return function(*arguments, **more)
 
@@ -87,20 +86,13 @@ class Commands(typer.Typer):
 
 
 def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
-    """A group of commands, with help in plain text."""
+    """A group of commands, with help in plain text. Without a command it shows the help."""
     # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
     context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
-    return Commands(cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context)
+    options: dict[str, Any] = {"cls": kind, "callback": need_command, "invoke_without_command": True, "rich_markup_mode": None}
+    return Commands(help=description, add_completion=has_completion, context_settings=context, **options)
 
 
-config_app = group("Look at a pipeline's config.")
-jars_app = group("The JVM jars: fetched once, used offline from then on.")
-broker_app = group("A local Kafka broker for development. Never for data that matters.")
-
-
-@config_app.callback(invoke_without_command=True)
-@jars_app.callback(invoke_without_command=True)
-@broker_app.callback(invoke_without_command=True)
 def need_command(context: typer.Context) -> None:
     """Show the help and exit as for a wrong command line, if no command is given."""
     if context.invoked_subcommand is None:
@@ -108,11 +100,15 @@ def need_command(context: typer.Context) -> None:
         raise typer.Exit(UsageError.exit_code)
 
 
+config_app = group("Look at a pipeline's config.")
+jars_app = group("The JVM jars: fetched once, used offline from then on.")
+broker_app = group("A local Kafka broker for development. Never for data that matters.")
+
+
 @config_app.command("show")
 def config_show(*, call: Call) -> None:
     """Print the settings that are in force, defaults included, secrets masked."""
     from lakehouse.config import load as configs
-    from tidemark.process.output import tell
 
     settings = call.settings()
     tell(configs.redacted(settings), configs.show_yaml(settings), as_json=call.as_json)
@@ -122,7 +118,6 @@ def config_show(*, call: Call) -> None:
 def config_check(*, call: Call) -> None:
     """Check the config whole; nothing is started."""
     from pipelines import preflight
-    from tidemark.process.output import tell
 
     settings = call.settings()
     preflight.require(settings)
@@ -141,7 +136,6 @@ def jars_fetch(
     """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
     from lakehouse.machine import jars
     from lakehouse.machine.storage_jar import storage_jar
-    from tidemark.process.output import tell
 
     folder = str(jars.fetch(conf))
     if conf != "broker":
@@ -160,7 +154,6 @@ def broker_up(
 ) -> None:
     """Start a local Kafka broker that goes on running, or name the one that runs."""
     from bronze.dev_broker import broker
-    from tidemark.process.output import tell
 
     state = broker.up(folder, port)
     text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
@@ -177,7 +170,6 @@ def broker_topic(
 ) -> None:
     """Create a topic on the local broker that runs."""
     from bronze.dev_broker import broker
-    from tidemark.process.output import tell
 
     state = broker.require_running(folder)
     broker.create_topic(state.bootstrap_servers, name, partitions)
@@ -189,7 +181,6 @@ def broker_topic(
 def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
     """End the local broker; its records stay."""
     from bronze.dev_broker import broker
-    from tidemark.process.output import tell
 
     state = broker.down(folder)
     text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."

@@ -1,4 +1,4 @@
-"""The start of every command: settings from its flags, a report, and a job with both."""
+"""The start of every command: settings, a report, a session, and a job with all three."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
     Config = PathLike[str] | str | Mapping[str, Any]
 
 _is_in_python: ContextVar[bool] = ContextVar("is_in_python", default=False)
-
 is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
-
 is_verbose: ContextVar[bool] = ContextVar("is_verbose", default=False)
 
 
 @contextlib.contextmanager
 def called_from_python(spark: SparkSession | None) -> Iterator[None]:
-    """Within the block, commands are a library: they use the caller's session, and report to Python's log instead of stderr.
-
-    Without a session, one is opened where it is needed.
+    """Within the block, commands use the caller's session if there is one, and report to Python's log instead of stderr.
 
     Raises:
         ToolError: The session lacks Delta; see `lakehouse.spark.session.given`.
@@ -43,18 +39,14 @@ def called_from_python(spark: SparkSession | None) -> Iterator[None]:
     """
     token = _is_in_python.set(True)
     try:
-        with exit_codes.errors_scrubbed(), _given(spark):
+        with exit_codes.errors_scrubbed(), contextlib.ExitStack() as stack:
+            if spark is not None:
+                from lakehouse.spark.session import given
+
+                stack.enter_context(given(spark))
             yield
     finally:
         _is_in_python.reset(token)
-
-
-def _given(spark: SparkSession | None) -> contextlib.AbstractContextManager[None]:
-    if spark is None:
-        return contextlib.nullcontext()
-    from lakehouse.spark.session import given
-
-    return given(spark)
 
 
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
@@ -65,8 +57,8 @@ def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] |
     """
     from lakehouse.config import load as configs
 
-    laid = dict(overrides) if isinstance(overrides, Mapping) else dict(_pair(text) for text in overrides or [])
-    settings = configs.load(config, overrides=laid, environ=os.environ)
+    values = dict(overrides if isinstance(overrides, Mapping) else map(_pair, overrides or []))
+    settings = configs.load(config, overrides=values, environ=os.environ)
     exit_codes.known_secrets.update(configs.known_secrets(settings))
     return settings
 
@@ -93,8 +85,8 @@ def reporting() -> Iterator[Report]:
     if _is_in_python.get():
         yield PythonLog(exit_codes.known_secrets)
         return
-    terminal = False if is_verbose.get() else None
-    with open_report(secrets=exit_codes.known_secrets, terminal=terminal, is_quiet=is_quiet.get()) as report:
+    is_terminal = False if is_verbose.get() else None
+    with open_report(secrets=exit_codes.known_secrets, terminal=is_terminal, is_quiet=is_quiet.get()) as report:
         yield report
 
 
@@ -114,14 +106,9 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSe
     return spark
 
 
-def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> contextlib.AbstractContextManager[Job]:
-    """Open a job with the settings of `load_settings`."""
-    return job_of(load_settings(config, overrides))
-
-
 @contextlib.contextmanager
 def job_of(settings: Settings) -> Iterator[Job]:
-    """Open a job with loaded settings."""
+    """Open a job; its session opens when it is first needed."""
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 

@@ -14,7 +14,7 @@ import typer
 
 from lakehouse.errors import TidemarkError
 from tidemark.process import exit_codes
-from tidemark.process.context import open_job
+from tidemark.process.context import load_settings, job_of
 from tidemark.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
 from tidemark.runner.summary import STAGES
 
@@ -67,7 +67,7 @@ def run_job(stage: str | None, argv: list[str] | None) -> None:
 
 
 def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
-    """Call `do` with a job on the config that `--config` and `--set` name; see `tidemark.process.context.open_job`.
+    """Call `do` with a job on the config that `--config` and `--set` name; see `tidemark.process.context.load_settings`.
 
     Returns on success, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code
     after its message is printed.
@@ -77,7 +77,7 @@ def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> 
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
-        with open_job(config, overrides) as opened:
+        with job_of(load_settings(config, overrides)) as opened:
             do(opened)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

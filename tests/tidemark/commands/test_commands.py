@@ -102,7 +102,7 @@ def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[
             report.event("b_failed")
 
     for flags, events in (([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])):
-        assert invoke(commands, flags, program="tidemark") == 0
+        assert invoke(commands, ["work", *flags], program="tidemark") == 0
         assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
 
 
