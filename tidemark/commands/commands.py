@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +21,7 @@ from tidemark.commands.tools import Call, broker_app, config_app, group, jars_ap
 from tidemark.process.exit_codes import exit_code_of, invoke
 from tidemark.process.options import MOST_ROWS, Limit
 from tidemark.runner.once import run_once
+from tidemark.runner.summary import Stage, with_first_streams, write_plan, write_result
 
 SECTIONS = {
     "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
@@ -42,15 +43,13 @@ class _Sections(TyperGroup):
                 formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names])
 
 
-app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True)
-_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
-for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
-    app.add_typer(_group, name=_name)
+app = group(
+    "tidemark", "Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True
+)
+for _group in (config_app, jars_app, quarantine_app, watermark_app, gate_app, topic_app, broker_app):
+    app.add_typer(_group)
 for _command in (init, check, doctor, status, sql, report, why, order, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
-
-
-Stage = Literal["bronze", "silver", "gate", "gold"]
 
 
 @app.callback(invoke_without_command=True)
@@ -88,7 +87,6 @@ def run(
     """Run the pipeline: Bronze, Silver, the gate, Gold."""
     from tidemark.extras.watch.after_run import listening
     from tidemark.runner.loop import run_every
-    from tidemark.runner.summary import write_result
 
     def on_failure(failed: dict[str, Any]) -> None:
         if call.as_json:
@@ -108,11 +106,10 @@ def run(
 def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
     """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
-    from tidemark.runner.summary import write_plan
 
     with call.job() as job:
         planned = medallion.plan(job)
-    write_plan(planned, as_json=call.as_json, most=limit)
+    call.show(with_first_streams(planned, limit), write_plan)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lakehouse.contracts.gate import REJECTED, RELEASED
+from lakehouse.contracts.bronze import NEW, SAME
+from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.silver import QUARANTINED, Quarantined
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
-from tidemark.commands.tools import Call, group, need_command
+from silver.state.request import Erase, RecordFilter, Request, Reset
+from tidemark.commands.tools import Call, group
 from tidemark.process.options import (
     MOST_ROWS,
     By,
@@ -28,11 +30,12 @@ from tidemark.process.options import (
     Reason,
     TopicArgument,
 )
+from tidemark.process.output import cell, tell_left_out, write, write_json
 from tidemark.process.requests import named_reason, to_filter
 
 if TYPE_CHECKING:
     from bronze.progress.topic_breaks import Break
-    from silver.state.request import Kind, Request
+    from silver.state.request import Kind
 
 QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
@@ -56,18 +59,15 @@ GateRunOption = Annotated[
 ]
 
 
-watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
-quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
-gate_app = group("The gate: what it found, and a decision where it failed.")
-topic_app = group("The topics that were read. Continue one that was recreated, or that lost records.")
-for _group in (watermark_app, quarantine_app, gate_app, topic_app):
-    _group.callback(invoke_without_command=True)(need_command)
+watermark_app = group("watermark", "The watermarks: the highest accepted sequence of each stream.")
+quarantine_app = group("quarantine", "What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
+gate_app = group("gate", "The gate: what it found, and a decision where it failed.")
+topic_app = group("topic", "The topics that were read. Continue one that was recreated, or that lost records.")
 
 
 @watermark_app.command("show")
 def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
     """Show each stream's watermark: its highest accepted sequence."""
-    from tidemark.process.output import tell_left_out, write_json
     from tidemark.readers.status import status, write_streams
 
     settings = call.settings()
@@ -91,13 +91,10 @@ def quarantine_list(
     call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""
-    from silver.state.request import RecordFilter
-    from tidemark.process.output import tell_left_out
     from tidemark.readers import quarantine
 
-    settings = call.settings()
     wanted = RecordFilter(kind, topic, partition, None, producer, days)
-    found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
+    found, count = quarantine.held(Lakehouse.of(call.settings()), wanted, most=limit)
     call.show(found, lambda _: quarantine.write_held(found, count))
     tell_left_out(len(found), count, "records")
 
@@ -105,7 +102,6 @@ def quarantine_list(
 @quarantine_app.command("show")
 def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
-    from tidemark.process.output import cell, write, write_json
     from tidemark.readers.why import why_with_record, write_why
 
     fate = why_with_record(Lakehouse.of(call.settings()), topic, partition, offset)
@@ -136,8 +132,6 @@ def _add_settling(kind: Kind, description: str) -> None:
         dry_run: DryRun = False,
         call: Call,
     ) -> None:
-        from silver.state.request import RecordFilter, Request
-
         filters = RecordFilter(kind_of, topic, partition, None, producer, days)
         record = RecordFilter(topic=of_topic, partition=of_partition, offset=offset)
         wanted = to_filter(record, filters, everything=everything)
@@ -164,12 +158,9 @@ def watermark_reset(
     call: Call,
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
-    from silver.state.request import Request, Reset
-
     if to is None and not new_epoch:
-        raise UsageError(
-            "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
-        )
+        expected = "--to, --new-epoch, or both"
+        raise UsageError("There is nothing to reset the watermark to.", where="watermark reset", expected=expected)
     reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
     _decide(call, Request("reset", *named_reason(reason, by), reset=reset), is_dry_run=dry_run)
 
@@ -186,8 +177,6 @@ def erase(
     call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Rows stay; their contents are removed."""
-    from silver.state.request import Erase, Request
-
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
     _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
 
@@ -212,7 +201,6 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
     def decide(
         *, reason: GateReason, gate_run: GateRunOption = None, by: GateBy = None, dry_run: DryRun = False, call: Call
     ) -> None:
-        from lakehouse.contracts.gate import Decision
         from pipelines import medallion
         from tidemark.readers import gate
 
@@ -235,9 +223,7 @@ def topic_list(*, call: Call) -> None:
     """List the topics as they were read first, and every break that was accepted."""
     from tidemark.readers import topics
 
-    settings = call.settings()
-    found = topics.known(Lakehouse.of(settings))
-    call.show(found, topics.write_known)
+    call.show(topics.known(Lakehouse.of(call.settings())), topics.write_known)
 
 
 @topic_app.command("accept")
@@ -258,9 +244,7 @@ def topic_accept(
     the old one: a record that was accepted before with the same key and value is a duplicate, with other content a collision.
     A number must then name one record of its producer in the whole topic. With a new numbering every record counts as new.
     """
-    from lakehouse.contracts.bronze import NEW, SAME
     from pipelines import medallion
-    from silver.state.request import RecordFilter, Request
     from tidemark.readers import topics
 
     ask = partial(_ask_numbering, as_json=call.as_json)
@@ -274,7 +258,6 @@ def topic_accept(
 def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
     """Ask on the terminal whether a moved topic has its old numbers; None if nobody can be asked."""
     from bronze.progress.topic_breaks import NUMBERINGS
-    from lakehouse.contracts.bronze import NEW, SAME
 
     if as_json or not sys.stdin.isatty():
         return None
@@ -293,7 +276,8 @@ def named_key(command: str, text: str | None, hexadecimal: str | None, file: str
         raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
     try:
         if file is not None:
-            key = _without_end_of_line(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+            key = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            key = key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
         else:
             key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
     except ValueError:
@@ -307,17 +291,13 @@ def named_key(command: str, text: str | None, hexadecimal: str | None, file: str
     return key
 
 
-def _without_end_of_line(key: bytes) -> bytes:
-    return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
-
-
 def _decide(call: Call, request: Request, *, is_dry_run: bool) -> None:
     from pipelines import medallion
     from pipelines.operate.requests import UNDECIDED
-    from tidemark.runner.summary import write_decided
+    from tidemark.runner.summary import with_first_streams, write_decided
 
     with call.job() as job:
         done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)
-    write_decided(done, as_json=call.as_json)
+    call.show(with_first_streams(done), write_decided)
     if UNDECIDED in done["left"]:
         raise typer.Exit(1)  # the erasure is not whole

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from lakehouse.errors import UsageError
-from tidemark.process.context import is_quiet, is_verbose, load_settings, job_of
+from tidemark.process.context import is_quiet, is_verbose, job_of, load_settings
 from tidemark.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
 from tidemark.process.output import tell, write_json
 
@@ -85,12 +85,12 @@ class Commands(typer.Typer):
         return add
 
 
-def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
+def group(name: str, description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
     """A group of commands, with help in plain text. Without a command it shows the help."""
     # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
     context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
     options: dict[str, Any] = {"cls": kind, "callback": need_command, "invoke_without_command": True, "rich_markup_mode": None}
-    return Commands(help=description, add_completion=has_completion, context_settings=context, **options)
+    return Commands(name=name, help=description, add_completion=has_completion, context_settings=context, **options)
 
 
 def need_command(context: typer.Context) -> None:
@@ -100,9 +100,9 @@ def need_command(context: typer.Context) -> None:
         raise typer.Exit(UsageError.exit_code)
 
 
-config_app = group("Look at a pipeline's config.")
-jars_app = group("The JVM jars: fetched once, used offline from then on.")
-broker_app = group("A local Kafka broker for development. Never for data that matters.")
+config_app = group("config", "Look at a pipeline's config.")
+jars_app = group("jars", "The JVM jars: fetched once, used offline from then on.")
+broker_app = group("broker", "A local Kafka broker for development. Never for data that matters.")
 
 
 @config_app.command("show")

@@ -93,7 +93,7 @@ def test_a_plan_before_bronze_is_written_names_the_next_step_and_makes_nothing(t
 
 
 def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = group("")
+    commands = group("all", "")
 
     @commands.command()
     def work() -> None:

@@ -32,6 +32,7 @@ from tidemark.process.context import open_session, reporting
 from tidemark.readers import database, files
 from tidemark.readers.status import status
 from tidemark.runner.once import run_once
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -268,8 +269,7 @@ def _check_tables(lakehouse: Lakehouse, accepted: int, found: _Differences) -> N
 
 
 def _ordered(folders: Mapping[str, Table]) -> list[str]:
-    layers = ("bronze", "silver", "gate", "gold")
-    return sorted(folders, key=lambda name: (layers.index(name.partition("_")[0]), name))
+    return sorted(folders, key=lambda name: (STAGES.index(name.partition("_")[0]), name))
 
 
 def _count(result: Mapping[str, Any], stage: str, name: str) -> int:

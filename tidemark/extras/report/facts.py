@@ -10,6 +10,7 @@ from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES
 from tidemark.readers import database as query
 from tidemark.readers.status import status
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka, Settings
@@ -176,7 +177,6 @@ def _stored_as(topics: Rows) -> dict[str, str]:
 
 
 MAX_RUNS = 120
-_STAGES = ("bronze", "silver", "gate", "gold")
 _STARTED = "%Y%m%dT%H%M%S"
 
 
@@ -195,7 +195,7 @@ def last_runs(folder: Files | None) -> list[dict[str, Any]]:
 def _run(folder: Files, name: str) -> dict[str, Any] | None:
     try:
         result = json.loads(folder.read(name))
-        done = {name: result[name] for name in _STAGES if result.get(name)}
+        done = {name: result[name] for name in STAGES if result.get(name)}
         return {
             "run_id": str(result["run_id"]),
             "started_at": _started_at(str(result["run_id"])),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, LATE
 from tidemark.extras.report.text import classes, count, loads_of, moment, seconds, share, text
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -203,7 +204,7 @@ def _runs(found: Row) -> Table:
         _time("Started at", "started_at"),
         _text("Run", "run_id"),
         Column("Seconds", lambda row: row["seconds"], seconds),
-        *(stage(name) for name in ("bronze", "silver", "gate", "gold")),
+        *(stage(name) for name in STAGES),
         _count("Records decided", "records"),
         Column("Ended", lambda row: f"{row['error']} ({row['exit_code']})" if row["error"] else "done"),
     )

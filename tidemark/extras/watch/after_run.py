@@ -13,6 +13,7 @@ from lakehouse.escape import shortened
 from lakehouse.run.events import bind
 from lakehouse.table import Lakehouse
 from tidemark.process.exit_codes import best_effort, scrub_text
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tidemark.extras.watch.alerts import Alert, Finding
     from tidemark.extras.watch.state import State
 
-_STAGES = ("bronze", "silver", "gate", "gold")
 _LONGEST_DETAILS = 4_000
 """Maximum characters of an alert's details: receivers refuse long bodies."""
 
@@ -54,7 +54,7 @@ class Followed:
         """Forward an event."""
         bind(self.bound, name, fields)
         stage, _, what = name.partition(".")
-        if stage in _STAGES and what == "finished":
+        if stage in STAGES and what == "finished":
             self.stages[stage] = fields
         elif name == "gate.audited":
             self.audited = fields
