@@ -51,9 +51,7 @@ def why(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgume
     from tidemark.readers.why import why as explain
     from tidemark.readers.why import write_why
 
-    settings = call.settings()
-    found = explain(Lakehouse.of(settings), topic, partition, offset)
-    call.show(found, write_why)
+    call.show(explain(Lakehouse.of(call.settings()), topic, partition, offset), write_why)
 
 
 def order(

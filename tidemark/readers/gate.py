@@ -8,7 +8,6 @@ from lakehouse.contracts.gate import PASSED, REJECTED, RELEASED
 from lakehouse.escape import printable
 from tidemark.process import output
 
-_COLUMNS = ("severity", "outcome", "expectation", "column", "observed", "expected")
 _WAITS = 'It waits for you: `tidemark gate release --reason "..."` or `tidemark gate reject --reason "..."`.'
 _VERBS = {
     (RELEASED, False): "Released",
@@ -30,7 +29,7 @@ def write_gate_run(found: dict[str, Any] | None) -> None:
         output.write(f"It was {decided(found['decision'])}.")
     elif found["waits"] and not found["passed"]:
         output.write(_WAITS)
-    output.write_table(_COLUMNS, [[each[name] for name in _COLUMNS] for each in found["expectations"]])
+    output.write_rows(found["expectations"], ("severity", "outcome", "expectation", "column", "observed", "expected"))
     for each in found["expectations"]:
         if each["outcome"] != PASSED:
             _write_behind(each)
@@ -60,8 +59,6 @@ def decided(decision: dict[str, Any]) -> str:
 def _write_behind(result: dict[str, Any]) -> None:
     name = " ".join(part for part in (result["expectation"], result["column"]) if part)
     for each in result["behind"]:
-        columns = list(each["rows"][0])
-        rows = [[row.get(column) for column in columns] for row in each["rows"]]
-        output.write_table(columns, rows, title=printable(f"{name}: {each['what']}"))
+        output.write_rows(each["rows"], title=printable(f"{name}: {each['what']}"))
     if result["note"]:
         output.write(printable(f"\n{name}: {result['note']}"))

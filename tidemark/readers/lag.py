@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka, Settings
     from pipelines.job import Job
 
-COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
 _SHOWN = 5
 
 
@@ -128,5 +127,5 @@ def lag_sentence(found: dict[str, Any]) -> str:
 def write_lag(found: dict[str, Any]) -> None:
     """Print the lag of each partition as a table, and the total, on stdout."""
     if found["lag"]:
-        output.write_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found["lag"]], title="Behind Kafka")
+        output.write_rows(found["lag"], ("topic", "partition", "last_offset", "end_offset", "lag"), title="Behind Kafka")
     output.write(lag_sentence(found))

@@ -62,5 +62,5 @@ def write_held(found: list[dict[str, Any]], count: int) -> None:
     if not found:
         output.write("Nothing waits in quarantine.")
         return
-    output.write_table(list(found[0]), [list(row.values()) for row in found])
+    output.write_rows(found)
     output.write("1 record waits." if count == 1 else f"{count:,} records wait.")

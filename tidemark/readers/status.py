@@ -141,8 +141,7 @@ def write_status(found: dict[str, Any]) -> None:
 
 def write_streams(streams: Rows, stream_count: int) -> None:
     """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
-    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
-    output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
+    output.write_rows(streams, (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
     output.tell_left_out(len(streams), stream_count, "streams")
 
 

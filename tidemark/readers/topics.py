@@ -65,7 +65,7 @@ def write_known(found: list[Row]) -> None:
     if not found:
         output.write("No topic was read yet: `tidemark run` reads the first.")
         return
-    output.write_table(list(found[0]), [list({**row, "lost": ranges(row["lost"])}.values()) for row in found])
+    output.write_rows([{**row, "lost": ranges(row["lost"])} for row in found])
 
 
 def write_accepted(done: dict[str, Any]) -> None:

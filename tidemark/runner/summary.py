@@ -50,15 +50,11 @@ def write_plan(planned: dict[str, Any]) -> None:
         output.write(_of_load(planned))
     streams, left_out = planned["streams"], planned["stream_count"] - len(planned["streams"])
     if streams:
-        # No column for a value that is null or zero in every stream.
-        columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
-        output.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+        output.write_rows(streams, hidden=(None, 0))
     if left_out:
         output.write(f"{left_out:,} streams more; --limit {planned['stream_count']} shows all.")
-    if kept_out := planned["kept_out"]:
-        columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
-        rows = [[row[name] for name in columns] for row in kept_out]
-        output.write_table(columns, rows, title="Kept out: the first of each class")
+    if planned["kept_out"]:
+        output.write_rows(planned["kept_out"], title="Kept out: the first of each class", hidden=(None,))
     for trip in planned["breaker"]:
         observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
         output.write(output.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
@@ -113,7 +109,7 @@ def write_decided(done: dict[str, Any]) -> None:
             output.write(_UNDECIDED.format(_records(records)))
     write_left_shadows(done.get("left_shadows"))
     if done["streams"]:
-        output.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
+        output.write_rows(done["streams"])
     for name, title in (
         ("first_load", "Before the new epoch this would be loaded:"),
         ("next_load", "The next load would then be:"),

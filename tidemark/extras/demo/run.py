@@ -244,8 +244,7 @@ def _compare_second_run(first: Mapping[str, Any], second: Mapping[str, Any], fou
 
 
 def _compare_watermarks(streams: list[dict[str, Any]], expected: Mapping[int, int], found: _Differences) -> None:
-    columns = ["topic", "partition", "high_watermark", "last_offset"]
-    output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Watermarks")
+    output.write_rows(streams, ("topic", "partition", "high_watermark", "last_offset"), title="Watermarks")
     observed = {stream["partition"]: stream["high_watermark"] for stream in streams}
     found.expect("watermarks by partition", observed=observed, expected=dict(expected))
 
