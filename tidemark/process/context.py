@@ -53,7 +53,7 @@ def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] |
     """Load and validate the settings from a file or its content; overrides are KEY=VALUE, or values by dotted key.
 
     Raises:
-        ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
+        ConfigError: The file is missing, or a value of it, of the environment or of the overrides is wrong.
     """
     from lakehouse.config import load as configs
 
@@ -91,11 +91,7 @@ def reporting() -> Iterator[Report]:
 
 
 def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSession:
-    """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
-
-    Raises:
-        ToolError: Java or the jars are missing.
-    """
+    """Open a Spark session for a lakehouse; ToolError if Java or the jars are missing. It closes with the process."""
     started = time.monotonic()
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark

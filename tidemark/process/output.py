@@ -150,11 +150,7 @@ def _csv_cell(value: Any) -> str:
 
 
 def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
-    """Stream rows to a Parquet file.
-
-    Raises:
-        UsageError: Parquet has no type for one of the columns, or the file cannot be written.
-    """
+    """Stream rows to a Parquet file. UsageError if Parquet has no type for a column, or the file cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -169,12 +165,9 @@ def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
 
 @contextlib.contextmanager
 def whole(file: Path, *, mode: int | None = None) -> Iterator[Path]:
-    """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
+    """Yield a path to write to, which replaces the file at the end; UsageError if that fails, and the file stays unchanged.
 
     A replaced file keeps its mode; a new one gets `mode`, or the umask's. A pipe or device is written directly.
-
-    Raises:
-        UsageError: The file cannot be written.
     """
     place = file.resolve()
     is_replaced = place.is_file() or not place.exists()

@@ -150,12 +150,7 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
     gone = {row["stored_as"] for row in topics} - set(stored.values())
     kafkas = {name: topic for topic, name in stored.items()}
     decided = [
-        {
-            "topic": kafkas.get(row["topic"], row["topic"]),
-            "partition": row["partition"],
-            "high_watermark": None,
-            "last_offset": row["decided_offset"],
-        }
+        {**row, "topic": kafkas.get(row["topic"], row["topic"]), "last_offset": row["decided_offset"]}
         for row in bronze
         if row["decided_offset"] is not None and row["topic"] not in gone
     ]

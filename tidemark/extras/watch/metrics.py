@@ -19,7 +19,7 @@ from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, HELD, QUARANTINED
 from lakehouse.escape import printable
 from tidemark.process.output import whole
-from tidemark.readers.lag import positions
+from tidemark.readers.lag import partitions_in_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -123,9 +123,9 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
         for severity in (CRITICAL, WARN):
             unmet = sum(each["severity"] == severity for each in gate["unmet"])
             yield "tidemark_gate_unmet_expectations", (severity,), unmet
-    for (topic, partition), position in positions(found.get("partitions", [])).items():
-        yield "tidemark_high_watermark", (topic, str(partition)), position.high_watermark
-        yield "tidemark_last_offset", (topic, str(partition)), position.last_offset
+    for (topic, partition), position in partitions_in_kafka(found.get("partitions", [])).items():
+        yield "tidemark_high_watermark", (topic, str(partition)), position["high_watermark"]
+        yield "tidemark_last_offset", (topic, str(partition)), position["last_offset"]
 
 
 def of_lags(lags: Iterable[Mapping[str, Any]] | None) -> Iterator[Sample]:
