@@ -76,12 +76,7 @@ def not_there_yet(query: str, known: Collection[str]) -> str | None:
 
 
 def connect(lakehouse: Lakehouse) -> AbstractContextManager[Tables]:
-    """Open the tables and `lakehouse.contracts.views`; closed at the end. Times are UTC.
-
-    Raises:
-        ToolError: The tool that reads them is not installed.
-        TidemarkError: They cannot be read.
-    """
+    """Open the tables and `lakehouse.contracts.views`; TidemarkError if they cannot be read. Times are UTC."""
     if lakehouse.is_in_files:
         from tidemark.readers import files
 

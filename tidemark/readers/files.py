@@ -11,6 +11,7 @@ import importlib.util
 import re
 import tempfile
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,7 +78,7 @@ class Database(Tables):
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
-    """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
+    """Return the existing Delta tables by name, Gold models included; TidemarkError if the object store cannot be read."""
     files, is_local = lakehouse.table_files, lakehouse.local_root is not None
     with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
         return {name: lakehouse.table(name) for name in (files.tables() if files else None) or []}
@@ -101,29 +102,22 @@ def _store_errors_named(location: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse) -> Iterator[Database]:
-    """Open a DuckDB over the tables and views; see `tidemark.readers.database.connect`."""
+    """See `tidemark.readers.database.connect`."""
     with _opened(lakehouse, _add_view) as database:
         yield database
 
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query; see `tidemark.readers.database.run_query`. A UsageError lists the tables.
-
-    The query can open no file: DuckDB gets the rows, not the folder that holds them.
-    """
+    """See `tidemark.readers.database.run_query`. The query can open no file: DuckDB gets rows, not the folder with them."""
     with _opened(lakehouse, _add_rows) as database, _named_errors(query, sorted(database.names)):
         database.open(_named_by_user(query, database.names))
         sql_guard.fence(database.connection)
         sql_guard.require(database.connection, query)
         result = database.connection.execute(query)
         columns = [column[0] for column in result.description]
-        yield Answer(columns, _fetched(result), partial(result.to_arrow_reader, FETCHED_ROWS))
-
-
-def _fetched(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while batch := result.fetchmany(FETCHED_ROWS):
-        yield from batch
+        batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])
+        yield Answer(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
 
 
 @contextlib.contextmanager
@@ -167,10 +161,7 @@ def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Stor
 
 
 def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
-
-    A table with deletion vectors of another writer is copied into the database instead.
-    """
+    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -182,23 +173,19 @@ def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
             files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
             database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
             return
-    _add(database, table.name, folder, "TABLE")
+    _add_view(database, table, "TABLE")  # with deletion vectors of another writer, or renamed columns: copied
 
 
-def _add_view(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    _add(database, table.name, table.local_folder or Path(table.location), "VIEW")
-
-
-def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
-    quoted = name.replace('"', '""')
+def _add_view(database: duckdb.DuckDBPyConnection, table: Table, kind: Literal["TABLE", "VIEW"] = "VIEW") -> None:
+    folder, quoted = str(table.local_folder or table.location), table.name.replace('"', '""')
     try:
         database.execute(f"LOAD {sql_text(str(_extension()))}")
-        rows = f"delta_scan({sql_text(str(folder))})"
+        rows = f"delta_scan({sql_text(folder)})"
         database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
     except duckdb.Error as error:
         raise TidemarkError(
             "A table cannot be read.",
-            where=str(folder),
+            where=folder,
             observed=str(error),
             expected="a Delta table",
             next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",

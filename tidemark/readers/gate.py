@@ -9,12 +9,7 @@ from lakehouse.escape import printable
 from tidemark.process import output
 
 _WAITS = 'It waits for you: `tidemark gate release --reason "..."` or `tidemark gate reject --reason "..."`.'
-_VERBS = {
-    (RELEASED, False): "Released",
-    (RELEASED, True): "Would release",
-    (REJECTED, False): "Rejected",
-    (REJECTED, True): "Would reject",
-}
+_WOULD = {RELEASED: "Would release", REJECTED: "Would reject"}
 
 
 def write_gate_run(found: dict[str, Any] | None) -> None:
@@ -37,7 +32,7 @@ def write_gate_run(found: dict[str, Any] | None) -> None:
 
 def write_gate_decision(done: dict[str, Any]) -> None:
     """Print on stdout what a release or rejection did, or would do."""
-    verb = _VERBS[done["decision"], done["is_dry_run"]]
+    verb = _WOULD[done["decision"]] if done["is_dry_run"] else done["decision"].capitalize()
     loads = f"loads {done['first_load_seq']} to {done['last_load_seq']} of gate run {done['gate_run_id']}"
     output.write(f"{verb} {loads}, with {done['records']:,} records, although not met: {', '.join(done['expectations'])}.")
     if done["published"]:

@@ -77,7 +77,7 @@ def _schema(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
         _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
         yield [row["tableName"] for row in spark.sql("SHOW TABLES").collect() if not row["isTemporary"]]
     finally:
-        with contextlib.suppress(*SPARK_ERRORS):  # what was current may be gone
+        with contextlib.suppress(*SPARK_ERRORS):  # the former catalog or schema may be gone
             _use(spark, *before)
 
 
@@ -136,7 +136,13 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
             with no_file_relations(session.spark):
                 found = session.spark.sql(checked).toArrow()
         except (AnalysisException, ParseException) as error:
-            raise wrong(query, error, session.names) from error
+            raise UsageError(
+                "The query cannot be answered.",
+                where=f"query: {query}",
+                observed=headline(str(error)),
+                expected=f"Spark's SQL over tables: one of {', '.join(sorted(session.names))}",
+                next_step=not_there_yet(query, session.names),
+            ) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
         yield Answer(found.column_names, _rows_of(found), partial(found.to_reader, FETCHED_ROWS))
@@ -150,38 +156,24 @@ def _rows_of(found: pa.Table) -> Iterator[tuple[Any, ...]]:
 def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
     """Return the statement to run: a DESCRIBE unchanged, everything else in brackets, so that it can only be a query.
 
-    `beyond_tables` names what a query reads or calls beyond tables, or None.
-
-    Raises:
-        UsageError: It does more than read tables.
+    UsageError if it does more than read tables: `beyond_tables` says what.
     """
     if not query.strip().rstrip(";"):
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
     if _DESCRIBES.fullmatch(query):
         return query.strip().rstrip(";")
     explained = _EXPLAIN.match(query)
-    asked = explained.group() if explained else ""
-    read = query[len(asked) :]
+    prefix = explained.group() if explained else ""
+    read = query.removeprefix(prefix)
     if (beyond := beyond_tables(read)) is not None:
         raise no_select(query, beyond)
-    return asked + as_query(read)
-
-
-def wrong(query: str, error: Exception, names: Collection[str]) -> UsageError:
-    """Return the error for a user's query with wrong syntax, or a name that does not exist."""
-    return UsageError(
-        "The query cannot be answered.",
-        where=f"query: {query}",
-        observed=headline(str(error)),
-        expected=f"Spark's SQL over tables: one of {', '.join(sorted(names))}",
-        next_step=not_there_yet(query, names),
-    )
+    return prefix + as_query(read)
 
 
 def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Translate one of our queries to Spark's SQL; and the name of the temporary table that it makes, or None.
+    """Translate one of our queries to Spark's SQL; return also the name of the temporary table that it makes, or None.
 
-    The views that it names become part of it: those in the catalog may be older. Parameters become literals: with Delta's
+    The query takes in the views that it names: those in the catalog may be older. Parameters become literals: with Delta's
     parser, Spark 4.2 does not bind them.
 
     >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})

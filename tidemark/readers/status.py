@@ -78,29 +78,26 @@ def status(
     with_missing: bool = True,
     most_streams: int | None = None,
 ) -> dict[str, Any]:
-    """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
+    """Return the fields of `tidemark.answers.Status`, without those of the lag; what does not exist yet is empty or None.
 
     Skipped topics are those of `topics`. `with_missing` finds the missing sequences of contiguous streams, which reads Silver's
-    records. At most `most_streams` streams are listed; None lists all.
-
-    Returns:
-        The fields of `tidemark.answers.Status` as plain data, without those of the lag.
-
-    Raises:
-        TidemarkError: A table exists but cannot be read.
+    records. At most `most_streams` streams are listed; None lists all. TidemarkError if a table cannot be read.
     """
     with query.connect(lakehouse) as tables:
         loads = _loads(tables)
         partitions = tables.rows_if_any(_PARTITIONS)
         most = {"most": query.ALL if most_streams is None else most_streams}
         streams = tables.rows_if_any(_STREAMS, most) if most_streams != 0 else []
+        for row in streams:
+            accepted = {"epoch": row["epoch"], "sequence": row["high_watermark"]}
+            row["last_accepted"] = None if row["high_watermark"] is None else accepted
         missing = tables.rows_if_any(_MISSING, most) if with_missing else []
         missing_count = tables.rows_if_any(_MISSING_COUNT) if with_missing else []
         skipped = tables.rows_if_any(_SKIPPED) if topics else []
         return {
             "pipeline": pipeline,
             "lakehouse": lakehouse.name,
-            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
+            "streams": streams,
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
             "incarnations": topics_read.incarnations(tables.rows_if_any(topics_read.KNOWN)),
@@ -131,7 +128,7 @@ def write_status(found: dict[str, Any]) -> None:
         output.write("\n".join(["", *sentences(found)]))
     else:
         output.write("Silver holds no load yet: `tidemark run` brings the first.")
-    for each in found.get("skipped_topics", ()):
+    for each in found["skipped_topics"]:
         output.write(f"Skipped: topic {each['topic']} since {output.moment(each['since'])}. {output.shown(each['reason'])}")
     if "lag" in found:
         from tidemark.readers.lag import write_lag
@@ -140,7 +137,7 @@ def write_status(found: dict[str, Any]) -> None:
 
 
 def write_streams(streams: Rows, stream_count: int) -> None:
-    """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
+    """Print the watermarks as a table on stdout, and on stderr how many streams it leaves out."""
     output.write_rows(streams, (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
     output.tell_left_out(len(streams), stream_count, "streams")
 
@@ -168,11 +165,6 @@ def added(row: dict[str, Any]) -> str:
     return f"Topic {output.shown(row['topic'])} has {row['partitions']:,} partitions, once {row['before']:,}. {row['compared']}"
 
 
-def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
-    highest = stream["high_watermark"]
-    return None if highest is None else {"epoch": stream["epoch"], "sequence": highest}
-
-
 def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
     if not results:
         return None
@@ -190,9 +182,8 @@ def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
 
 def _write_classes(found: dict[str, Any]) -> None:
     names = ["records", *(name for name in CLASSES if found["totals"][name])]
-    labels = {"last load": "last_load", "all loads": "totals"}
-    rows = [[label, *(found[key][name] for name in names)] for label, key in labels.items()]
-    output.write_table(["", *names], rows, title="Records by class")
+    rows = [{"": "last load", **found["last_load"]}, {"": "all loads", **found["totals"]}]
+    output.write_rows(rows, ["", *names], title="Records by class")
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
@@ -201,18 +192,16 @@ def sentences(found: dict[str, Any]) -> list[str]:
     lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
-    lines += [added(row) for row in found.get("grown", ())]
-    lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
-    if aside := found.get("kept_aside"):
-        lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
-    last = {each["topic"]: each for each in found.get("incarnations", [])}
-    moved = [
-        f"Topic {printable(topic)} has several incarnations: now {topics_read.in_words(each)}." for topic, each in last.items()
-    ]
+    lines += [added(row) for row in found["grown"]]
+    lines.append(f"Kept out: {_held(found['rejects']) or 'nothing'}.")
+    if aside := found["kept_aside"]:
+        lines.append(f"Kept out of Gold: {_held([{**row, 'class': UNMET} for row in aside])}.")
+    current = {printable(each["topic"]): topics_read.in_words(each) for each in found["incarnations"]}
+    moved = [f"Topic {topic} has several incarnations: now {now}." for topic, now in current.items()]
     lines += moved[:_MOST_SENTENCES]
-    lacking = found.get("missing", [])[:_MOST_SENTENCES]
+    lacking = found["missing"][:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
-    if (more := found.get("missing_count", 0) - len(lacking)) > 0:
+    if (more := found["missing_count"] - len(lacking)) > 0:
         lines.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
     if gate is None:
         lines.append("Gate: has not run.")
@@ -229,8 +218,8 @@ def sentences(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _held(rejects: Rows) -> list[str]:
-    return [f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects]
+def _held(rejects: Rows) -> str:
+    return ", ".join(f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects)
 
 
 def _missing(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`tidemark topic`: the topics that were read, and the breaks that were accepted."""
+"""`tidemark topic`: the topics that Bronze has read, and the breaks that were accepted."""
 
 from __future__ import annotations
 
@@ -85,10 +85,8 @@ def ranges(lost: list[dict[str, int]] | None) -> str | None:
     >>> ranges([{"partition": 0, "first_offset": 2, "last_offset": 3}])
     'partition 0: 2 to 3'
     """
-    return (
-        "; ".join(f"partition {each['partition']}: {each['first_offset']} to {each['last_offset']}" for each in lost or ())
-        or None
-    )
+    named = [f"partition {each['partition']}: {each['first_offset']} to {each['last_offset']}" for each in lost or ()]
+    return "; ".join(named) or None
 
 
 def _what(done: dict[str, Any]) -> str:

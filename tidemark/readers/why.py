@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import plain_topic
@@ -45,11 +46,8 @@ _NOT_FOUND = {
 
 _AT = "topic = $topic AND partition = $partition"
 _SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
-_RECORD = f"""
-    SELECT *, count(*) OVER () AS copies
-    FROM bronze_records
-    WHERE {_AT} AND "offset" = $offset LIMIT 1
-"""  # noqa: S608 -- the table's name is ours; as in every query below
+_HERE = f'{_AT} AND "offset" = $offset'
+_RECORD = f"SELECT *, count(*) OVER () AS copies FROM bronze_records WHERE {_HERE} LIMIT 1"  # noqa: S608 -- our own conditions
 _READ = """
     SELECT topic, partition, max("offset") AS last_offset FROM bronze_records GROUP BY ALL ORDER BY topic, partition
 """
@@ -57,9 +55,7 @@ _ELSEWHERE = """
     SELECT DISTINCT topic FROM bronze_records
     WHERE list_contains($others, topic) AND partition = $partition AND "offset" = $offset ORDER BY topic
 """
-_KEPT = f"""
-    SELECT * FROM silver_records WHERE {_AT} AND "offset" = $offset
-"""  # noqa: S608 -- as above
+_KEPT = f"SELECT * FROM silver_records WHERE {_HERE}"  # noqa: S608 -- as above
 _PASSED_BY = f"""
     SELECT "offset", sequence FROM silver_records
     WHERE {_AT} AND {_SAME} AND load_seq = $load_seq AND "offset" < $offset AND sequence > $sequence
@@ -107,10 +103,9 @@ _PUBLISHED = """
     SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
     FROM gold_stream_health WHERE load_seq = $load_seq HAVING count(*) > 0
 """
-
 _ASIDE = f"""
     SELECT reason, state, gate_run_id, settled_load_seq
-    FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
+    FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id) WHERE {_HERE}
 """  # noqa: S608 -- as above
 
 
@@ -201,39 +196,26 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
 def _not_there(topic: str, partition: int, offset: int, read: list[Row], elsewhere: list[str]) -> TidemarkError:
     """Explain why Bronze does not hold a record: who has its offset, or the last offset of each topic and partition."""
-    where = f"topic {topic}, partition {partition}, offset {offset}"
+    error = partial(TidemarkError, where=f"topic {topic}, partition {partition}, offset {offset}")
     if elsewhere:
-        return TidemarkError(
-            "This incarnation of the topic has no such record; another one has.",
-            where=where,
-            observed=", ".join(elsewhere),
-            next_step=_ask(elsewhere, partition, offset),
-        )
+        what = "This incarnation of the topic has no such record; another one has."
+        return error(what, observed=", ".join(elsewhere), next_step=_ask(elsewhere, partition, offset))
     topics = sorted({row["topic"] for row in read})
     last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
     if not read:
-        return TidemarkError("Nothing was read yet.", where=where, observed="no records in Bronze", next_step="tidemark run")
+        return error("Nothing was read yet.", observed="no records in Bronze", next_step="tidemark run")
     if not last:
         near = nearest(topic, topics)
-        return TidemarkError(
-            "Nothing was read of this topic.",
-            where=where,
-            expected=f"one of {', '.join(topics[:_MOST_TOPICS])}",
-            next_step=f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read.",
-        )
+        way_out = f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read."
+        known = ", ".join(topics[:_MOST_TOPICS])
+        return error("Nothing was read of this topic.", expected=f"one of {known}", next_step=way_out)
     if partition not in last:
-        held = ", ".join(map(str, last))
-        return TidemarkError("Nothing was read of this partition.", where=where, expected=f"one of {held}")
+        return error("Nothing was read of this partition.", expected=f"one of {', '.join(map(str, last))}")
     if offset > last[partition]:
-        return TidemarkError(
-            "The record was not read yet.",
-            where=where,
-            observed=f"the last one that was read has offset {last[partition]}",
-            next_step="If Kafka has it, `tidemark run` brings it.",
-        )
-    return TidemarkError(
+        observed = f"the last one that was read has offset {last[partition]}"
+        return error("The record was not read yet.", observed=observed, next_step="If Kafka has it, `tidemark run` brings it.")
+    return error(
         "Bronze holds no such record.",
-        where=where,
         observed=f"Bronze has read this partition up to offset {last[partition]}",
         next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended, and begin where "
         "kafka.starting_offsets says.",
@@ -262,13 +244,13 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     settled, winner, own = found["settled"], found["winner"], found["incarnation"]
     if own:
         lines.append(f"The topic has several incarnations: this record is of {topics.in_words(own)}.")
-    if own and own["same_offset"]:
-        asked = _ask(own["same_offset"], found["partition"], found["offset"])
-        lines.append(f"Another incarnation has that offset too: {asked}.")
+        if own["same_offset"]:
+            asked = _ask(own["same_offset"], found["partition"], found["offset"])
+            lines.append(f"Another incarnation has that offset too: {asked}.")
     if winner:
-        where = {name: winner[name] for name in ("topic", "partition")}
-        of_topic = "" if where.items() <= found.items() else "topic {topic}, partition {partition}, ".format(**where)
-        place = f"{of_topic}offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        is_here = (winner["topic"], winner["partition"]) == (found["topic"], found["partition"])
+        elsewhere = "" if is_here else f"topic {winner['topic']}, partition {winner['partition']}, "
+        place = f"{elsewhere}offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         lines.append(f"The record that was there first: {printable(place)}.")
     if found["erased_load_seq"] is not None:
         lines.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
