@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from tidemark.readers.database import FETCHED_ROWS, Answer, Rows, Tables, not_th
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -40,20 +40,14 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", r
 
 @dataclass(frozen=True)
 class Session(Tables):
-    """A session in which the tables and views of a lakehouse have their bare names; `made` are its temporary views."""
+    """A session in which the tables and views of a lakehouse have their bare names."""
 
     names: Collection[str]
     spark: SparkSession
-    made: set[str] = field(default_factory=set)
 
     def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
         """See `Tables.rows`."""
-        text, name = translated(query, parameters or {})
-        if name is not None:
-            self.spark.sql(text).createOrReplaceTempView(name)
-            self.made.add(name)
-            return []
-        rows: Rows = self.spark.sql(text).toArrow().to_pylist()
+        rows: Rows = self.spark.sql(translated(query, parameters or {})).toArrow().to_pylist()
         return rows
 
 
@@ -63,11 +57,7 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
     with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
-        session = Session(names, spark)
-        try:
-            yield session
-        finally:
-            _drop(spark, session.made)
+        yield Session(names, spark)
 
 
 @contextlib.contextmanager
@@ -101,12 +91,8 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
                 made.append(name)
         yield made
     finally:
-        _drop(spark, made)
-
-
-def _drop(spark: SparkSession, names: Iterable[str]) -> None:
-    for name in names:
-        spark.catalog.dropTempView(name)
+        for name in made:
+            spark.catalog.dropTempView(name)
 
 
 @contextlib.contextmanager
@@ -170,28 +156,25 @@ def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
     return prefix + as_query(read)
 
 
-def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Translate one of our queries to Spark's SQL; return also the name of the temporary table that it makes, or None.
+def translated(query: str, parameters: Mapping[str, Any]) -> str:
+    """Translate one of our queries to Spark's SQL.
 
     The query takes in the views that it names: those in the catalog may be older. Parameters become literals: with Delta's
     parser, Spark 4.2 does not bind them.
 
     >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
-    ("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)", None)
-    >>> translated("CREATE OR REPLACE TEMP TABLE t AS FROM silver_loads", {})
-    ('SELECT * FROM silver_loads', 't')
+    "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)"
     """
     import sqlglot
     from sqlglot import expressions as exp
 
-    parsed = sqlglot.parse_one(query, read="duckdb").transform(
+    select = sqlglot.parse_one(query, read="duckdb").transform(
         lambda node: exp.Var(this=_literal(parameters[node.name])) if isinstance(node, exp.Placeholder) else node
     )
-    select = parsed if isinstance(parsed, exp.Query) else parsed.expression
-    named = {table.name for table in parsed.find_all(exp.Table)} & views.READ_BY.keys()
-    for name in sorted(named):
+    for name in sorted({table.name for table in select.find_all(exp.Table)} & views.READ_BY.keys()):
         select.with_(name, as_=views.queries("spark")[name], dialect="spark", copy=False)
-    return select.sql(dialect="spark"), None if select is parsed else parsed.this.name
+    text: str = select.sql(dialect="spark")
+    return text
 
 
 def _literal(value: Any) -> str:

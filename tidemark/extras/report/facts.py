@@ -36,31 +36,29 @@ _LARGEST = 2**63 - 1
 _SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
-_SHOWN = f"""
-    CREATE OR REPLACE TEMP TABLE shown AS SELECT * FROM (
-      SELECT row_number() OVER (
-        ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST
-      ) - 1 AS stream, * FROM watermark_status
-    ) WHERE stream < {{most}}
+_NUMBERED_STREAMS = f"""
+    SELECT row_number() OVER (
+      ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST
+    ) - 1 AS stream, * FROM watermark_status
 """  # noqa: S608 -- the names are ours; as in every query below
+_STREAMS = f"SELECT * FROM ({_NUMBERED_STREAMS}) AS numbered WHERE stream < $most ORDER BY stream"  # noqa: S608 -- as above
 _COUNT_STREAMS = "FROM silver_watermarks SELECT count(*) AS n"
 _COUNT_LOADS = "FROM silver_loads SELECT count(DISTINCT load_seq) AS n"
 
 # Loads in order, in slices of about equal size.
-_NUMBERED = """
-    CREATE OR REPLACE TEMP TABLE numbered AS
-    SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {slices} // {loads} AS slice
-    FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM silver_loads GROUP BY load_seq)
+_SLICED_LOADS = """
+    SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * $slices // $loads AS slice
+    FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM silver_loads GROUP BY load_seq) AS claimed
 """
-_SLICES = """
+_SLICES = f"""
     SELECT min(load_seq) AS first_load_seq, max(load_seq) AS last_load_seq, min(claimed_at) AS first_claimed_at,
       max(claimed_at) AS last_claimed_at
-    FROM numbered GROUP BY slice ORDER BY slice
-"""
+    FROM ({_SLICED_LOADS}) AS sliced GROUP BY slice ORDER BY slice
+"""  # noqa: S608 -- as above
 _HISTORY = f"""
     SELECT coalesce(shown.stream, -1) AS stream, slice, {_SUMS}
-    FROM silver_loads AS each JOIN numbered USING (load_seq) LEFT JOIN shown ON shown.topic = each.topic
-      AND shown.partition = each.partition AND shown.producer IS NOT DISTINCT FROM each.producer
+    FROM silver_loads AS each JOIN ({_SLICED_LOADS}) AS sliced USING (load_seq) LEFT JOIN ({_STREAMS}) AS shown
+      ON shown.topic = each.topic AND shown.partition = each.partition AND shown.producer IS NOT DISTINCT FROM each.producer
     GROUP BY ALL HAVING sum(each.records) > 0 ORDER BY ALL
 """  # noqa: S608 -- as above
 
@@ -117,15 +115,15 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
 
 
 def _streams(tables: Tables) -> dict[str, Any]:
-    tables.rows_if_any(_SHOWN.format(most=MAX_STREAMS))
-    streams = tables.rows("FROM shown ORDER BY stream") if tables.have(_SHOWN) else []
+    most = {"most": MAX_STREAMS}
+    streams = tables.rows_if_any(_STREAMS, most)
     if not streams:
         return {"streams": [], "stream_count": 0, "slices": [], "history": []}
     loads = tables.rows(_COUNT_LOADS)[0]["n"]
-    slices = min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams)))
-    tables.rows(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
+    sliced = {"slices": min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams))), "loads": max(loads, 1)}
     count = tables.rows(_COUNT_STREAMS)[0]["n"]
-    return {"streams": streams, "stream_count": count, "slices": tables.rows(_SLICES), "history": tables.rows(_HISTORY)}
+    slices, history = tables.rows(_SLICES, sliced), tables.rows(_HISTORY, {**sliced, **most})
+    return {"streams": streams, "stream_count": count, "slices": slices, "history": history}
 
 
 def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
