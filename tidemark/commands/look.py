@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OrderFormat = Literal["table", "csv", "json"]
 Format = Literal["table", "csv", "json", "parquet"]
+_DEFAULT_FORMAT = "By default a table on a terminal, in a file what its name ends in, else CSV."
 _BY_SUFFIX: dict[str, Format] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
@@ -145,10 +146,7 @@ def sql(
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="The query in a file; - for stdin.")] = None,
     call: Call,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Unless given: on a terminal a table, in a file what its name ends in, else CSV."),
-    ] = None,
+    form: Annotated[Format | None, typer.Option("--format", help=_DEFAULT_FORMAT)] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
     """Query the tables in DuckDB's SQL, each by its name. Reads only."""

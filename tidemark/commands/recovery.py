@@ -125,14 +125,12 @@ def _write_checks(found: dict[str, Any]) -> None:
         output.write(f"Load {found['open_claim']} is claimed and not finished: the next run finishes it.")
 
 
-EraseOption = Annotated[
-    bool, typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and prove that the key is gone.")
-]
+_ERASE = "Finish an erasure: remove every old version, and prove that the key is gone."
 
 
 def maintain(
     *,
-    erase: EraseOption = False,
+    erase: Annotated[bool, typer.Option("--erase", help=_ERASE)] = False,
     key: KeyOption = None,
     key_hex: KeyHexOption = None,
     key_file: KeyFileOption = None,

@@ -50,14 +50,7 @@ RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One re
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
 
-GateReason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
-GateBy = Annotated[
-    str | None, typer.Option("--by", help="Who decides; kept in gate_decisions. The user of this machine by default.")
-]
-GateRunOption = Annotated[
-    str | None, typer.Option("--gate-run", metavar="ID", help="The gate run that is meant; refused where it is not the last.")
-]
-
+GateRun = Annotated[str | None, typer.Option("--gate-run", metavar="ID", help="The gate run; refused if it is not the last.")]
 
 watermark_app = group("watermark", "The watermarks: the highest accepted sequence of each stream.")
 quarantine_app = group("quarantine", "What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
@@ -198,9 +191,7 @@ def gate_show(
 
 def _add_decision(verb: str, decision: str, description: str) -> None:
     @gate_app.command(verb, help=description)
-    def decide(
-        *, reason: GateReason, gate_run: GateRunOption = None, by: GateBy = None, dry_run: DryRun = False, call: Call
-    ) -> None:
+    def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
         from pipelines import medallion
         from tidemark.readers import gate
 
@@ -210,11 +201,9 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
         call.show(done, gate.write_gate_decision)
 
 
+_add_decision("release", RELEASED, "Publish the last gate run's loads although a budget or expectation was not met.")
 _add_decision(
-    "release", RELEASED, "Publish the last gate run's loads although a budget or an expectation of yours was not met."
-)
-_add_decision(
-    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."
+    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good. Silver keeps them. The next run goes on."
 )
 
 

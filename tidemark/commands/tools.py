@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipelines.job import Job
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
+_SET_OF_JARS = "One set only. The jars of a store are fetched only by name."
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
 
 
@@ -127,9 +128,7 @@ def config_check(*, call: Call) -> None:
 
 @jars_app.command("fetch")
 def jars_fetch(
-    conf: Annotated[
-        str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help="One set only; those of stores, only so.")
-    ] = None,
+    conf: Annotated[str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help=_SET_OF_JARS)] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -146,9 +145,7 @@ def jars_fetch(
 @broker_app.command("up")
 def broker_up(
     *,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Its port here; by default the former one, or a free one.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Its port; by default the former, or a free one.")] = None,
     folder: BrokerFolder = None,
     as_json: AsJson = False,
 ) -> None:
