@@ -141,12 +141,9 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Stream rows to stdout as CSV with a header. Texts are escaped, and cannot act as formulas: see `lakehouse.escape`."""
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow([csv_text(column) for column in columns])
-    lines.writerows([_csv_cell(value) for value in row] for row in rows)
+    for row in rows:
+        lines.writerow([cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value)) for value in row])
     sys.stdout.flush()
-
-
-def _csv_cell(value: Any) -> str:
-    return cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value))
 
 
 def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.contracts.gate import PASSED, REJECTED, RELEASED
+from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.escape import printable
 from tidemark.process import output
 
@@ -25,9 +25,12 @@ def write_gate_run(found: dict[str, Any] | None) -> None:
     elif found["waits"] and not found["passed"]:
         output.write(_WAITS)
     output.write_rows(found["expectations"], ("severity", "outcome", "expectation", "column", "observed", "expected"))
-    for each in found["expectations"]:
-        if each["outcome"] != PASSED:
-            _write_behind(each)
+    for result in found["expectations"]:
+        name = " ".join(part for part in (result["expectation"], result["column"]) if part)
+        for each in result["behind"]:
+            output.write_rows(each["rows"], title=printable(f"{name}: {each['what']}"))
+        if result["note"]:
+            output.write(printable(f"\n{name}: {result['note']}"))
 
 
 def write_gate_decision(done: dict[str, Any]) -> None:
@@ -49,11 +52,3 @@ def decided(decision: dict[str, Any]) -> str:
     """
     when = f", {output.moment(decision['decided_at'])}" if decision["decided_at"] else ""
     return f"{decision['decision']} by {printable(decision['decided_by'])}{when}: {printable(decision['reason'])}"
-
-
-def _write_behind(result: dict[str, Any]) -> None:
-    name = " ".join(part for part in (result["expectation"], result["column"]) if part)
-    for each in result["behind"]:
-        output.write_rows(each["rows"], title=printable(f"{name}: {each['what']}"))
-    if result["note"]:
-        output.write(printable(f"\n{name}: {result['note']}"))

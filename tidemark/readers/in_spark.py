@@ -28,7 +28,6 @@ from tidemark.readers.sql_guard import no_select
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Lakehouse
@@ -131,12 +130,9 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
             ) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
-        yield Answer(found.column_names, _rows_of(found), partial(found.to_reader, FETCHED_ROWS))
-
-
-def _rows_of(found: pa.Table) -> Iterator[tuple[Any, ...]]:
-    for batch in found.to_batches(FETCHED_ROWS):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        batches = found.to_batches(FETCHED_ROWS)
+        rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+        yield Answer(found.column_names, rows, partial(found.to_reader, FETCHED_ROWS))
 
 
 def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:

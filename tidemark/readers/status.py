@@ -124,7 +124,9 @@ def write_status(found: dict[str, Any]) -> None:
     output.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
     if found["last_load"]:
         write_streams(found["streams"], found["stream_count"])
-        _write_classes(found)
+        names = ["records", *(name for name in CLASSES if found["totals"][name])]
+        rows = [{"": "last load", **found["last_load"]}, {"": "all loads", **found["totals"]}]
+        output.write_rows(rows, ["", *names], title="Records by class")
         output.write("\n".join(["", *sentences(found)]))
     else:
         output.write("Silver holds no load yet: `tidemark run` brings the first.")
@@ -178,12 +180,6 @@ def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
         "expectations": len(results),
         "unmet": [{name: result[name] for name in names} for result in unmet],
     }
-
-
-def _write_classes(found: dict[str, Any]) -> None:
-    names = ["records", *(name for name in CLASSES if found["totals"][name])]
-    rows = [{"": "last load", **found["last_load"]}, {"": "all loads", **found["totals"]}]
-    output.write_rows(rows, ["", *names], title="Records by class")
 
 
 def sentences(found: dict[str, Any]) -> list[str]:

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 MAX_STREAMS = 500
 """Streams listed one by one: those with the most records kept out. The others are combined."""
-
 MAX_SLICES = 120
 MAX_CELLS = 30_000
 """Maximum of streams times slices of loads, which bounds the file's size."""
-
 MAX_ROWS = 200
 """Maximum rows of a long list."""
-
 MAX_GATE_RUNS = 120
+MAX_RUNS = 120
+_STARTED = "%Y%m%dT%H%M%S"
 
 _COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
 _LARGEST = 2**63 - 1
@@ -144,7 +143,8 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
     from bronze.kafka.metadata import LookError
     from tidemark.readers.lag import lags
 
-    stored = _stored_as(topics)
+    # A recreated topic continues under another name in the tables.
+    stored = {row["topic"]: row["stored_as"] for row in sorted(topics, key=lambda row: row["incarnation"])}
     gone = {row["stored_as"] for row in topics} - set(stored.values())
     kafkas = {name: topic for topic, name in stored.items()}
     decided = [
@@ -162,15 +162,6 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
         found = {"decided_offset": row["last_offset"], "end_offset": row["end_offset"], "lag": row["lag"]}
         places[place] = {**known, "topic": place[0], "partition": place[1], **found}
     return None
-
-
-def _stored_as(topics: Rows) -> dict[str, str]:
-    """Return the tables' current name of each Kafka topic: a recreated topic continues under another name."""
-    return {row["topic"]: row["stored_as"] for row in sorted(topics, key=lambda row: row["incarnation"])}
-
-
-MAX_RUNS = 120
-_STARTED = "%Y%m%dT%H%M%S"
 
 
 def last_runs(folder: Files | None) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which alerts are sent: for each condition that the run before did not find. Pure."""
+"""The conditions of a run that are worth an alert, and which of them are new."""
 
 from __future__ import annotations
 
@@ -93,13 +93,10 @@ def of_topics(bronze: Mapping[str, Any] | None) -> Finding:
 
 
 def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:
-    """Return the conditions that the run before did not find, or found with another cause; `alerted` has causes by name.
+    """Return the conditions that hold and are not in `alerted`, or there with another cause.
 
     >>> due([Finding("lag", is_on=True), Finding("breaker_open", is_on=True)], {"lag": ""})[0].name
     'breaker_open'
     """
-    return [each for each in findings if each.is_on and not _is_known(each, alerted.get(each.name))]
-
-
-def _is_known(finding: Finding, cause: str | None) -> bool:
-    return cause is not None and finding.cause in ("", cause)
+    new = [each for each in findings if each.name not in alerted or each.cause not in ("", alerted[each.name])]
+    return [each for each in new if each.is_on]

@@ -139,14 +139,11 @@ def show(pipeline: str, samples: Iterable[Sample]) -> None:
     last = {(name, labels): value for name, labels, value in samples if value is not None}
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for (name, labels), value in last.items():
-        families.setdefault(name, _family(name)).add_metric([printable(label) for label in (pipeline, *labels)], value)
+        meaning = METRICS[name]
+        kind = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
+        family = families.setdefault(name, kind(name, meaning.help, labels=["pipeline", *meaning.labels]))
+        family.add_metric([printable(label) for label in (pipeline, *labels)], value)
     _SHOWN.families = [families[name] for name in METRICS if name in families]
-
-
-def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    meaning = METRICS[name]
-    kind = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
-    return kind(name, meaning.help, labels=["pipeline", *meaning.labels])
 
 
 def write_file(file: str) -> None:
