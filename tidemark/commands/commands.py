@@ -43,9 +43,8 @@ class _Sections(TyperGroup):
                 formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names])
 
 
-app = group(
-    "tidemark", "Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True
-)
+_PURPOSE = "Kafka to Bronze, Silver and Gold Delta tables, each record exactly once."
+app = group("tidemark", _PURPOSE, _Sections, has_completion=True)
 for _group in (config_app, jars_app, quarantine_app, watermark_app, gate_app, topic_app, broker_app):
     app.add_typer(_group)
 for _command in (init, check, doctor, status, sql, report, why, order, verify, restore, rebuild, maintain, erase):
@@ -88,17 +87,18 @@ def run(
     from tidemark.extras.watch.after_run import listening
     from tidemark.runner.loop import run_every
 
+    show = partial(write_result, as_json=call.as_json)
+
     def on_failure(failed: dict[str, Any]) -> None:
         if call.as_json:
-            write_result(failed, as_json=True)
+            show(failed)
 
     with call.job() as job:
         if every is not None:
-            on_result = partial(write_result, as_json=call.as_json)
             with listening(job.settings, job.report):
-                return run_every(job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure)
+                return run_every(job, seconds=every, stage=stage, on_result=show, on_failure=on_failure)
         result = run_once(job, stage=stage, on_failure=on_failure)
-    write_result(result, as_json=call.as_json)
+    show(result)
     return 0
 
 
@@ -115,7 +115,7 @@ def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command line.
 
-    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
-    143 after SIGTERM.
+    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; after a signal
+    130 or 143.
     """
     return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

@@ -14,7 +14,7 @@ from lakehouse.escape import printable, shortened
 from lakehouse.table import Lakehouse
 from tidemark.commands.tools import Call
 from tidemark.process import output as show
-from tidemark.process.options import MOST_ROWS, Limit, OffsetArgument, PartitionArgument, TopicArgument
+from tidemark.process.options import MOST_ROWS, Limit, Offset, Partition, Topic
 
 if TYPE_CHECKING:
     from silver.audit.arrival_order import Order
@@ -47,7 +47,7 @@ def status(
         raise typer.Exit(1)
 
 
-def why(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
+def why(topic: Topic, partition: Partition, offset: Offset, *, call: Call) -> None:
     """Say what became of one record, and by which rule."""
     from tidemark.readers.why import why as explain
     from tidemark.readers.why import write_why

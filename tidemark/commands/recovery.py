@@ -12,7 +12,7 @@ from lakehouse.run.findings import Check, require_sound
 from tidemark.commands.requests import named_key
 from tidemark.commands.tools import Call
 from tidemark.process import output
-from tidemark.process.options import By, DryRun, KeyFileOption, KeyHexOption, KeyOption, Reason
+from tidemark.process.options import By, DryRun, Key, KeyFile, KeyHex, Reason
 from tidemark.process.requests import person
 from tidemark.runner.summary import write_left_shadows
 
@@ -131,9 +131,9 @@ _ERASE = "Finish an erasure: remove every old version, and prove that the key is
 def maintain(
     *,
     erase: Annotated[bool, typer.Option("--erase", help=_ERASE)] = False,
-    key: KeyOption = None,
-    key_hex: KeyHexOption = None,
-    key_file: KeyFileOption = None,
+    key: Key = None,
+    key_hex: KeyHex = None,
+    key_file: KeyFile = None,
     dry_run: DryRun = False,
     call: Call,
 ) -> None:

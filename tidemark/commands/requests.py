@@ -17,30 +17,19 @@ from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
 from silver.state.request import Erase, RecordFilter, Request, Reset
 from tidemark.commands.tools import Call, group
-from tidemark.process.options import (
-    MOST_ROWS,
-    By,
-    DryRun,
-    KeyFileOption,
-    KeyHexOption,
-    KeyOption,
-    Limit,
-    OffsetArgument,
-    PartitionArgument,
-    Reason,
-    TopicArgument,
-)
+from tidemark.process.options import MOST_ROWS, By, DryRun, Key, KeyFile, KeyHex, Limit, Offset, Partition, Reason, Topic
 from tidemark.process.output import cell, tell_left_out, write, write_json
 from tidemark.process.requests import named_reason, to_filter
+from tidemark.readers import gate, quarantine, topics
+from tidemark.runner.summary import with_first_streams, write_decided
 
 if TYPE_CHECKING:
     from bronze.progress.topic_breaks import Break
     from silver.state.request import Kind
 
 QuarantineClass = Literal[Quarantined, "unmet"]
-ClassOption = Annotated[
-    QuarantineClass | None, typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold.")
-]
+_CLASSES = f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."
+ClassOption = Annotated[QuarantineClass | None, typer.Option("--class", help=_CLASSES)]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
 ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
@@ -49,7 +38,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed w
 RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
-
+_NUMBERING = "Whether a recreated topic has its old numbers."
 GateRun = Annotated[str | None, typer.Option("--gate-run", metavar="ID", help="The gate run; refused if it is not the last.")]
 
 watermark_app = group("watermark", "The watermarks: the highest accepted sequence of each stream.")
@@ -84,8 +73,6 @@ def quarantine_list(
     call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""
-    from tidemark.readers import quarantine
-
     wanted = RecordFilter(kind, topic, partition, None, producer, days)
     found, count = quarantine.held(Lakehouse.of(call.settings()), wanted, most=limit)
     call.show(found, lambda _: quarantine.write_held(found, count))
@@ -93,7 +80,7 @@ def quarantine_list(
 
 
 @quarantine_app.command("show")
-def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
+def quarantine_show(topic: Topic, partition: Partition, offset: Offset, *, call: Call) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
     from tidemark.readers.why import why_with_record, write_why
 
@@ -137,14 +124,12 @@ _add_settling("discard", "Give records up: they stay listed, and in Bronze, and 
 
 @watermark_app.command("reset")
 def watermark_reset(
-    topic: TopicArgument,
-    partition: PartitionArgument,
+    topic: Topic,
+    partition: Partition,
     *,
     reason: Reason,
     producer: ProducerOption = None,
-    to: Annotated[
-        int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
-    ] = None,
+    to: Annotated[int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="The new watermark.")] = None,
     new_epoch: Annotated[bool, typer.Option("--new-epoch", help="The producer's numbers start over from now on.")] = False,
     by: By = None,
     dry_run: DryRun = False,
@@ -162,9 +147,9 @@ def erase(
     *,
     topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
     reason: Reason,
-    key: KeyOption = None,
-    key_hex: KeyHexOption = None,
-    key_file: KeyFileOption = None,
+    key: Key = None,
+    key_hex: KeyHex = None,
+    key_file: KeyFile = None,
     by: By = None,
     dry_run: DryRun = False,
     call: Call,
@@ -182,7 +167,6 @@ def gate_show(
 ) -> None:
     """Show the last gate run, and the rows behind what was not met."""
     from pipelines import medallion
-    from tidemark.readers import gate
 
     with call.job() as job:
         found = medallion.show_gate(job, rows=rows)
@@ -193,7 +177,6 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
     @gate_app.command(verb, help=description)
     def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
         from pipelines import medallion
-        from tidemark.readers import gate
 
         asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
         with call.job() as job:
@@ -202,26 +185,20 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
 
 
 _add_decision("release", RELEASED, "Publish the last gate run's loads although a budget or expectation was not met.")
-_add_decision(
-    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good. Silver keeps them. The next run goes on."
-)
+_add_decision("reject", REJECTED, "Keep the last gate run's loads out of Gold for good. Silver keeps them, and runs go on.")
 
 
 @topic_app.command("list")
 def topic_list(*, call: Call) -> None:
     """List the topics as they were read first, and every break that was accepted."""
-    from tidemark.readers import topics
-
     call.show(topics.known(Lakehouse.of(call.settings())), topics.write_known)
 
 
 @topic_app.command("accept")
 def topic_accept(
-    topic: TopicArgument,
+    topic: Topic,
     *,
-    same_numbering: Annotated[
-        bool | None, typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers.")
-    ] = None,
+    same_numbering: Annotated[bool | None, typer.Option("--same-numbering/--new-numbering", help=_NUMBERING)] = None,
     reason: Reason,
     by: By = None,
     dry_run: DryRun = False,
@@ -234,7 +211,6 @@ def topic_accept(
     A number must then name one record of its producer in the whole topic. With a new numbering every record counts as new.
     """
     from pipelines import medallion
-    from tidemark.readers import topics
 
     ask = partial(_ask_numbering, as_json=call.as_json)
     numbering = ask if same_numbering is None else SAME if same_numbering else NEW
@@ -283,7 +259,6 @@ def named_key(command: str, text: str | None, hexadecimal: str | None, file: str
 def _decide(call: Call, request: Request, *, is_dry_run: bool) -> None:
     from pipelines import medallion
     from pipelines.operate.requests import UNDECIDED
-    from tidemark.runner.summary import with_first_streams, write_decided
 
     with call.job() as job:
         done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)

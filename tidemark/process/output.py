@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from rich.table import Table
+    from rich.text import Text
 
     from lakehouse.machine.doctor import Finding
 
@@ -32,9 +33,6 @@ _NO_WIDTH = 10_000
 _COMFORTABLE_WIDTH = 100
 _MODE = 0o777
 _SECONDS = "%Y-%m-%d %H:%M:%S"
-
-Cell = tuple[str, Literal["left", "right"]]
-"""A cell's text and its alignment."""
 
 
 def write(text: str) -> None:
@@ -218,15 +216,16 @@ def write_table(
     is still too narrow, each row becomes a list of its columns.
     """
     from rich.console import Console
+    from rich.text import Text
 
-    cells: list[list[Cell]] = []
+    cells: list[list[Text]] = []  # Text, not str: square brackets in a value are not markup
     in_utc: set[int] = set()
     left = iter(rows)
     for row in islice(left, MAX_TABLE_ROWS):
         times = set() if is_exact else {place for place, value in enumerate(row) if isinstance(value, datetime)}
         in_utc |= times
         texts = [f"{value:{_SECONDS}}" if place in times else shown(value) for place, value in enumerate(row)]
-        cells.append([(text, _side(value)) for text, value in zip(texts, row, strict=True)])
+        cells.append([Text(text, justify=_side(value)) for text, value in zip(texts, row, strict=True)])
     left_out = sum(1 for _ in left)
     columns = [printable(f"{name} (UTC)" if place in in_utc else name) for place, name in enumerate(columns)]
     is_terminal = sys.stdout.isatty()
@@ -254,7 +253,7 @@ def write_rows(
     write_table(names, ([row.get(name) for name in names] for row in rows), title=title)
 
 
-def _grid(columns: Sequence[str], cells: list[list[Cell]], between: int = 1) -> Table:
+def _grid(columns: Sequence[str], cells: list[list[Text]], between: int = 1) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -263,15 +262,14 @@ def _grid(columns: Sequence[str], cells: list[list[Cell]], between: int = 1) -> 
     for column in columns:
         view.add_column(Text(column), overflow="fold")
     for row in cells:
-        # Text, not str: square brackets in a value are not markup.
-        view.add_row(*[Text(text, justify=side) for text, side in row])
+        view.add_row(*row)
     return view
 
 
-def _stacked(heading: str, place: int, cells: list[list[Cell]]) -> str:
+def _stacked(heading: str, place: int, cells: list[list[Text]]) -> str:
     """Break a heading after underscores and at spaces to the width of the cells below it."""
     parts = re.findall(r"[^_ ]+_?|_", heading) or [heading]
-    width = max(len(text) for text in [*parts, *(row[place][0] for row in cells)])
+    width = max(len(text) for text in [*parts, *(row[place].plain for row in cells)])
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]}{'' if lines[-1].endswith('_') or not lines[-1] else ' '}{part}"
@@ -282,7 +280,7 @@ def _stacked(heading: str, place: int, cells: list[list[Cell]]) -> str:
     return "\n".join(lines)
 
 
-def _list(columns: Sequence[str], cells: list[list[Cell]]) -> Table:
+def _list(columns: Sequence[str], cells: list[list[Text]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -291,8 +289,8 @@ def _list(columns: Sequence[str], cells: list[list[Cell]]) -> Table:
     view.add_column(overflow="fold")
     for number, row in enumerate(cells, start=1):
         view.add_row(Text(f"row {number}", style="bold"), "")
-        for column, (text, _) in zip(columns, row, strict=True):
-            view.add_row(Text(column), Text(text))
+        for column, text in zip(columns, row, strict=True):
+            view.add_row(Text(column), Text(text.plain))
     return view
 
 
