@@ -58,7 +58,7 @@ def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
         write_json(found["streams"])
         tell_left_out(len(found["streams"]), found["stream_count"], "streams")
     else:
-        write_streams(found["streams"], found["stream_count"])
+        write_streams(found)
 
 
 @quarantine_app.command("list")
@@ -231,11 +231,7 @@ def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
-    """Read the key that one of the options gives. Errors do not repeat it.
-
-    Raises:
-        UsageError: None or several of the options are given, or the key is empty or cannot be read.
-    """
+    """Read the key that one of the options gives; UsageError if not exactly one does. Errors do not repeat the key."""
     if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- exactly one of the three is given
         expected = "one of --key-file, --key and --key-hex"
         raise UsageError("It is not clear which key is meant.", where=command, expected=expected)

@@ -33,9 +33,7 @@ is_verbose: ContextVar[bool] = ContextVar("is_verbose", default=False)
 def called_from_python(spark: SparkSession | None) -> Iterator[None]:
     """Within the block, commands use the caller's session if there is one, and report to Python's log instead of stderr.
 
-    Raises:
-        ToolError: The session lacks Delta; see `lakehouse.spark.session.given`.
-        TidemarkError: What the block raised, without any secret that this process has resolved.
+    Errors hold no secret that this process has resolved. ToolError if the session lacks Delta.
     """
     token = _is_in_python.set(True)
     try:
@@ -50,11 +48,7 @@ def called_from_python(spark: SparkSession | None) -> Iterator[None]:
 
 
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
-    """Load and validate the settings from a file or its content; overrides are KEY=VALUE, or values by dotted key.
-
-    Raises:
-        ConfigError: The file is missing, or a value of it, of the environment or of the overrides is wrong.
-    """
+    """Load the settings from a file or its content; ConfigError if they are wrong. Overrides: KEY=VALUE, or values by key."""
     from lakehouse.config import load as configs
 
     values = dict(overrides if isinstance(overrides, Mapping) else map(_pair, overrides or []))

@@ -9,11 +9,7 @@ from silver.state.request import RecordFilter
 
 
 def to_filter(record: RecordFilter, filters: RecordFilter, *, everything: bool) -> RecordFilter:
-    """Return the filter of a release or discard: one `record` by its place, or `filters`.
-
-    Raises:
-        UsageError: No records are named, or in more than one way, or the place is not whole.
-    """
+    """Return the filter of a release or discard: one `record`, or `filters`; UsageError if not exactly one way names them."""
     named = [record != RecordFilter(), filters != RecordFilter(), everything]
     if sum(named) != 1 or (named[0] and None in (record.topic, record.partition, record.offset)):
         raise UsageError(

@@ -87,13 +87,9 @@ def connect(lakehouse: Lakehouse) -> AbstractContextManager[Tables]:
 
 
 def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[Answer]:
-    """Run a user's query over the tables and views; read the answer inside the `with` block.
+    """Run a user's query, in DuckDB's SQL or a session's, which can only read; read the answer inside the `with` block.
 
-    DuckDB takes its own SQL, a session Spark's. The query can only read tables.
-
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
-        TidemarkError: The query failed while it ran.
+    UsageError if it is not SQL, does more than read, or names a table or column that does not exist.
     """
     if lakehouse.is_in_files:
         from tidemark.readers import files

@@ -29,14 +29,9 @@ def partitions_in_kafka(partitions: Iterable[Row]) -> dict[tuple[str, int], Row]
 
 
 def lags(kafka: Kafka, partitions: Iterable[Row], spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """Return how many offsets of each partition Silver has not decided; `partitions` are its positions, as in a status.
+    """Return the fields of `tidemark.answers.Lag` of each partition that Kafka has; `partitions` are those of a status.
 
     Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
-
-    Returns:
-        A row per partition that Kafka has: topic, partition, last_offset (the last decided one; None before the first),
-        end_offset (of the next record), lag (offsets that can be read), open_transaction (the first offset of the earliest open
-        transaction, where reading ends, or None).
 
     Raises:
         LoginError: librdkafka lacks the login, and no session is given.

@@ -123,7 +123,7 @@ def write_status(found: dict[str, Any]) -> None:
     """Print a status as text on stdout."""
     output.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
     if found["last_load"]:
-        write_streams(found["streams"], found["stream_count"])
+        write_streams(found)
         names = ["records", *(name for name in CLASSES if found["totals"][name])]
         rows = [{"": "last load", **found["last_load"]}, {"": "all loads", **found["totals"]}]
         output.write_rows(rows, ["", *names], title="Records by class")
@@ -138,10 +138,10 @@ def write_status(found: dict[str, Any]) -> None:
         write_lag(found)
 
 
-def write_streams(streams: Rows, stream_count: int) -> None:
-    """Print the watermarks as a table on stdout, and on stderr how many streams it leaves out."""
-    output.write_rows(streams, (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
-    output.tell_left_out(len(streams), stream_count, "streams")
+def write_streams(found: dict[str, Any]) -> None:
+    """Print the watermarks of a status as a table on stdout, and on stderr how many streams it leaves out."""
+    output.write_rows(found["streams"], (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
+    output.tell_left_out(len(found["streams"]), found["stream_count"], "streams")
 
 
 def _loads(tables: Tables) -> dict[str, Any]:

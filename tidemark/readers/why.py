@@ -48,9 +48,7 @@ _AT = "topic = $topic AND partition = $partition"
 _SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
 _HERE = f'{_AT} AND "offset" = $offset'
 _RECORD = f"SELECT *, count(*) OVER () AS copies FROM bronze_records WHERE {_HERE} LIMIT 1"  # noqa: S608 -- our own conditions
-_READ = """
-    SELECT topic, partition, max("offset") AS last_offset FROM bronze_records GROUP BY ALL ORDER BY topic, partition
-"""
+_READ = 'SELECT topic, partition, max("offset") AS last_offset FROM bronze_records GROUP BY ALL ORDER BY topic, partition'
 _ELSEWHERE = """
     SELECT DISTINCT topic FROM bronze_records
     WHERE list_contains($others, topic) AND partition = $partition AND "offset" = $offset ORDER BY topic
@@ -71,9 +69,9 @@ _LOAD = f"""
     FROM silver_loads WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
     ORDER BY load_seq
 """  # noqa: S608 -- as above
-_SETTLED = """
-    SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM silver_loads WHERE load_seq = $load_seq LIMIT 1
-"""
+_SETTLED = (
+    "SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM silver_loads WHERE load_seq = $load_seq LIMIT 1"
+)
 _FIRST = f"""
     SELECT topic, partition, "offset", "table", load_seq, timestamp FROM (
         SELECT topic, partition, "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class
@@ -117,11 +115,7 @@ def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[s
 
 
 def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """Return the fields of `tidemark.answers.Fate` as plain data; what does not apply is None.
-
-    Raises:
-        TidemarkError: Bronze holds no such record.
-    """
+    """Return the fields of `tidemark.answers.Fate`, None for those that do not apply; TidemarkError if Bronze lacks it."""
     at = {"topic": topic, "partition": partition, "offset": offset}
     with query.connect(lakehouse) as tables:
 
