@@ -16,9 +16,15 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import QUARANTINED
 from lakehouse.errors import TableStateError, UsageError
+from lakehouse.run.findings import require_sound
 from lakehouse.table import Lakehouse
+from silver.state.request import RecordFilter, Request
 from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
+from tidemark.process.output import MAX_TABLE_ROWS
+from tidemark.process.requests import named_reason, to_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,12 +34,11 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.state.request import Kind, RecordFilter, Request
+    from silver.state.request import Kind
     from tidemark.process.context import Config
 
     Overrides = Mapping[str, object]
 
-DEFAULT_LIMIT = 1_000
 _MOST_DAYS = 1_000_000
 
 
@@ -79,7 +84,7 @@ def status(
     spark: SparkSession | None = None,
     *,
     lag: bool = False,
-    limit: int | None = DEFAULT_LIMIT,
+    limit: int | None = MAX_TABLE_ROWS,
     overrides: Overrides | None = None,
 ) -> Status:
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
@@ -124,7 +129,7 @@ def quarantine(
     partition: int | None = None,
     producer: str | None = None,
     older_than_days: float | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limit: int | None = MAX_TABLE_ROWS,
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Quarantine:
@@ -202,7 +207,6 @@ def verify(
         TableMissingError: Silver has not been written yet.
     """
     with _job(config, spark, overrides) as job:
-        from lakehouse.run.findings import require_sound
         from pipelines import medallion
 
         found = made(Verification, medallion.verify(job, is_deep=deep))
@@ -222,20 +226,24 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
     Raises:
         UsageError: It is not SQL, does more than read, or names a table that does not exist.
     """
-    asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers.database import run_query
 
-        with run_query(Lakehouse.of(settings), asked) as answer:
+        with run_query(Lakehouse.of(settings), _text("query", query)) as answer:
             return answer.arrow().read_all()
 
 
 @contextlib.contextmanager
 def _settings(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Settings]:
+    from lakehouse.config.load import as_yaml
     from tidemark.process.context import called_from_python, load_settings
 
     with called_from_python(spark):
-        yield load_settings(config, _texts(overrides))
+        texts = {
+            _text("overrides", key): os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key)
+            for key, value in (overrides or {}).items()
+        }
+        yield load_settings(config, texts)
 
 
 @contextlib.contextmanager
@@ -244,15 +252,6 @@ def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None
 
     with _settings(config, spark, overrides) as settings, job_of(settings) as job:
         yield job
-
-
-def _texts(overrides: Overrides | None) -> dict[str, str]:
-    from lakehouse.config.load import as_yaml
-
-    return {
-        _text("overrides", key): os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key)
-        for key, value in (overrides or {}).items()
-    }
 
 
 def _settled(
@@ -265,9 +264,6 @@ def _settled(
 
 
 def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:
-    from silver.state.request import RecordFilter, Request
-    from tidemark.process.requests import named_reason, to_filter
-
     record, filters = RecordFilter(), wanted
     if wanted.offset is not None:
         record = RecordFilter(topic=wanted.topic, partition=wanted.partition, offset=wanted.offset)
@@ -278,10 +274,6 @@ def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, e
 def _wanted(
     kind: str | None, topic: str | None, partition: int | None, offset: int | None, *, producer: str | None, days: object
 ) -> RecordFilter:
-    from lakehouse.contracts.gold import UNMET
-    from lakehouse.contracts.silver import QUARANTINED
-    from silver.state.request import RecordFilter
-
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
     if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):

@@ -19,7 +19,8 @@ from tidemark.commands.recovery import maintain, rebuild, restore, verify
 from tidemark.commands.requests import erase, gate_app, quarantine_app, topic_app, watermark_app
 from tidemark.commands.tools import Call, broker_app, config_app, group, jars_app, need_command
 from tidemark.process.exit_codes import exit_code_of, invoke
-from tidemark.process.options import MOST_ROWS, Limit
+from tidemark.process.options import Limit
+from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.runner.once import run_once
 from tidemark.runner.summary import Stage, with_first_streams, write_plan, write_result
 
@@ -103,7 +104,7 @@ def run(
 
 
 @app.command()
-def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
 

@@ -14,7 +14,7 @@ from lakehouse.escape import printable, shortened
 from lakehouse.table import Lakehouse
 from tidemark.commands.tools import Call
 from tidemark.process import output as show
-from tidemark.process.options import MOST_ROWS, Limit, Offset, Partition, Topic
+from tidemark.process.options import Limit, Offset, Partition, Topic
 
 if TYPE_CHECKING:
     from silver.audit.arrival_order import Order
@@ -29,7 +29,7 @@ _BY_SUFFIX: dict[str, Format] = {".csv": "csv", ".json": "json", ".parquet": "pa
 def status(
     *,
     lag: Annotated[bool, typer.Option("--lag", help="Ask Kafka, too, how far Silver is behind.")] = False,
-    limit: Limit = MOST_ROWS,
+    limit: Limit = show.MAX_TABLE_ROWS,
     call: Call,
 ) -> None:
     """Show watermarks, classes, the gate's verdict and Gold."""

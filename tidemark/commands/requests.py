@@ -17,8 +17,8 @@ from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
 from silver.state.request import Erase, RecordFilter, Request, Reset
 from tidemark.commands.tools import Call, group
-from tidemark.process.options import MOST_ROWS, By, DryRun, Key, KeyFile, KeyHex, Limit, Offset, Partition, Reason, Topic
-from tidemark.process.output import cell, tell_left_out, write, write_json
+from tidemark.process.options import By, DryRun, Key, KeyFile, KeyHex, Limit, Offset, Partition, Reason, Topic
+from tidemark.process.output import MAX_TABLE_ROWS, cell, tell_left_out, write, write_json
 from tidemark.process.requests import named_reason, to_filter
 from tidemark.readers import gate, quarantine, topics
 from tidemark.runner.summary import with_first_streams, write_decided
@@ -48,7 +48,7 @@ topic_app = group("topic", "The topics that were read. Continue one that was rec
 
 
 @watermark_app.command("show")
-def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+def watermark_show(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     """Show each stream's watermark: its highest accepted sequence."""
     from tidemark.readers.status import status, write_streams
 
@@ -69,7 +69,7 @@ def quarantine_list(
     partition: PartitionOption = None,
     producer: ProducerOption = None,
     days: DaysOption = None,
-    limit: Limit = MOST_ROWS,
+    limit: Limit = MAX_TABLE_ROWS,
     call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""

@@ -16,7 +16,6 @@ Overrides = Annotated[
 DEFAULT_CONFIG = Path("tidemark.yml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-MOST_ROWS = 1_000
 Limit = Annotated[int, typer.Option("--limit", metavar="ROWS", min=1, help="The most to list; the rest is counted.")]
 Topic = Annotated[str, typer.Argument(help="The Kafka topic.")]
 Partition = Annotated[int, typer.Argument(min=0, help="The partition.")]

@@ -63,16 +63,13 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
 def _schema(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
     before = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     try:
-        _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
+        spark.catalog.setCurrentCatalog(str(lakehouse.catalog))
+        spark.catalog.setCurrentDatabase(str(lakehouse.schema))
         yield [row["tableName"] for row in spark.sql("SHOW TABLES").collect() if not row["isTemporary"]]
     finally:
         with contextlib.suppress(*SPARK_ERRORS):  # the former catalog or schema may be gone
-            _use(spark, *before)
-
-
-def _use(spark: SparkSession, catalog: str, schema: str) -> None:
-    spark.catalog.setCurrentCatalog(catalog)
-    spark.catalog.setCurrentDatabase(schema)
+            spark.catalog.setCurrentCatalog(before[0])
+            spark.catalog.setCurrentDatabase(before[1])
 
 
 @contextlib.contextmanager

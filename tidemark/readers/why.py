@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import CRITICAL, REJECTED
-from lakehouse.contracts.silver import (
-    ACCEPTED,
-    COLLISION,
-    DUPLICATE,
-    INVALID,
-    JUMP,
-    LATE,
-    RELEASED,
-    WHY,
-    problem_in_words,
-)
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, INVALID, JUMP, LATE, RELEASED, WHY, problem_in_words
 from lakehouse.errors import TidemarkError
 from lakehouse.escape import printable
 from lakehouse.settings.base import nearest
