@@ -20,8 +20,8 @@ from tidemark.commands.tools import Call, group
 from tidemark.process.options import By, DryRun, Key, KeyFile, KeyHex, Limit, Offset, Partition, Reason, Topic
 from tidemark.process.output import MAX_TABLE_ROWS, cell, tell_left_out, write, write_json
 from tidemark.process.requests import named_reason, to_filter
-from tidemark.readers import gate, quarantine, topics
-from tidemark.runner.summary import with_first_streams, write_decided
+from tidemark.readers import quarantine, topics
+from tidemark.runner.summary import with_first_streams, write_decided, write_gate_decision, write_gate_run
 
 if TYPE_CHECKING:
     from bronze.progress.topic_breaks import Break
@@ -170,7 +170,7 @@ def gate_show(
 
     with call.job() as job:
         found = medallion.show_gate(job, rows=rows)
-    call.show(found, gate.write_gate_run)
+    call.show(found, write_gate_run)
 
 
 def _add_decision(verb: str, decision: str, description: str) -> None:
@@ -181,7 +181,7 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
         asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
         with call.job() as job:
             done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
-        call.show(done, gate.write_gate_decision)
+        call.show(done, write_gate_decision)
 
 
 _add_decision("release", RELEASED, "Publish the last gate run's loads although a budget or expectation was not met.")

@@ -19,23 +19,22 @@ from tidemark.process.output import tell, write_json
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
-_SET_OF_JARS = "One set only. The jars of a store are fetched only by name."
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
+_SET_OF_JARS = "One set only. The jars of a store are fetched only by name."
 
 
 @dataclass(frozen=True)
 class Call:
     """The options --config, --set and --json of a command. A command takes them as its parameter `call`."""
 
-    config: Path
-    overrides: list[str] | None
-    as_json: bool
+    config: ConfigFile = DEFAULT_CONFIG
+    overrides: Overrides = None
+    as_json: AsJson = False
 
     def settings(self) -> Settings:
         """Load the settings; see `load_settings`."""
@@ -50,13 +49,18 @@ class Call:
         write_json(found) if self.as_json else write_text(found)
 
 
-def _option(name: str, option: Any, default: Any = False) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+def set_output(*, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Set what a command reports on stderr."""
+    is_quiet.set(quiet)
+    is_verbose.set(verbose)
 
 
-_CONFIG = (_option("config", ConfigFile, DEFAULT_CONFIG), _option("overrides", Overrides, None))
-_JSON = _option("as_json", AsJson)
-_OUTPUT = (_option("quiet", Quiet), _option("verbose", Verbose))
+def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+
+
+_OF_CALL, _OF_OUTPUT = _options(Call), _options(set_output)
 
 
 class Commands(typer.Typer):
@@ -67,19 +71,16 @@ class Commands(typer.Typer):
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(function, eval_str=True)
-            has_call = "call" in signature.parameters
-            own = [_CONFIG if each.name == "call" else (each,) for each in signature.parameters.values()]
-            parameters = [*itertools.chain(*own), *((_JSON,) if has_call else ()), *_OUTPUT]
+            own = [_OF_CALL if each.name == "call" else [each] for each in signature.parameters.values()]
 
             @functools.wraps(function)
             def run_command(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
-                is_quiet.set(quiet)
-                is_verbose.set(verbose)
-                if has_call:
-                    more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
+                set_output(quiet=quiet, verbose=verbose)
+                if "call" in signature.parameters:
+                    more["call"] = Call(**{each.name: more.pop(each.name) for each in _OF_CALL})
                 return function(*arguments, **more)
 
-            vars(run_command)["__signature__"] = signature.replace(parameters=parameters)
+            vars(run_command)["__signature__"] = signature.replace(parameters=[*itertools.chain(*own), *_OF_OUTPUT])
             super(Commands, self).command(name, **options)(run_command)
             return function
 

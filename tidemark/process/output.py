@@ -109,6 +109,16 @@ def moment(value: datetime | None) -> str:
     return f"{value:{_SECONDS}} UTC" if value else ""
 
 
+def decided(decision: dict[str, Any]) -> str:
+    """Return a decision in words.
+
+    >>> decided({"decision": "released", "decided_by": "ann", "decided_at": None, "reason": "looked at"})
+    'released by ann: looked at'
+    """
+    when = f", {moment(decision['decided_at'])}" if decision["decided_at"] else ""
+    return f"{decision['decision']} by {printable(decision['decided_by'])}{when}: {printable(decision['reason'])}"
+
+
 def tell(value: Any, text: str, *, as_json: bool) -> None:
     """Print one of our own results in full on stdout, as JSON or text."""
     write_json(value, is_whole=True) if as_json else write(text)

@@ -13,7 +13,6 @@ from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers import topics as topics_read
-from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -207,7 +206,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
         lines.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
         lines += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
         if gate["decision"]:
-            lines.append(f"  It was {decided(gate['decision'])}.")
+            lines.append(f"  It was {output.decided(gate['decision'])}.")
         elif not gate["passed"]:
             lines.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
     lines.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")

@@ -16,7 +16,6 @@ from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers import topics
-from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -265,7 +264,7 @@ def _of_load(found: Mapping[str, Any]) -> list[str]:
         verdict = "passed" if gate["passed"] else "FAILED"
         lines.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
     if decision:
-        lines.append(f"The load was {decided(decision)}.")
+        lines.append(f"The load was {output.decided(decision)}.")
     is_kept_out = found["state"] is not None and found["state"] != RELEASED
     said = "What its load accepted was published" if is_kept_out else "Published"
     lines.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")

@@ -1,11 +1,11 @@
-"""Print what a run or a request did, and what a plan would do."""
+"""Print what a run, the gate or a request did, and what a plan would do."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from lakehouse.contracts.gate import RESTART_QUESTION, RESTART_SUSPECTED
-from lakehouse.escape import json_text
+from lakehouse.contracts.gate import REJECTED, RESTART_QUESTION, RESTART_SUSPECTED
+from lakehouse.escape import json_text, printable
 from tidemark.process import output
 
 Stage = Literal["bronze", "silver", "gate", "gold"]
@@ -158,3 +158,36 @@ def _short(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return ", ".join(map(_short, value)) if isinstance(value, list) else output.shown(value)
+
+
+def write_gate_run(found: dict[str, Any] | None) -> None:
+    """Print a gate run on stdout: its verdict and decision, its expectations, and the rows behind those not met."""
+    if found is None:
+        output.write("The gate has not run yet: `tidemark run` does that.")
+        return
+    loads = f"loads {found['first_load_seq']} to {found['last_load_seq']}, Silver version {found['silver_version']}"
+    verdict = "passed" if found["passed"] else "FAILED"
+    output.write(f"Gate run {found['gate_run_id']} on {loads}, {output.moment(found['evaluated_at'])}: {verdict}.")
+    if found["decision"]:
+        output.write(f"It was {output.decided(found['decision'])}.")
+    elif found["waits"] and not found["passed"]:
+        output.write('It waits for you: `tidemark gate release --reason "..."` or `tidemark gate reject --reason "..."`.')
+    output.write_rows(found["expectations"], ("severity", "outcome", "expectation", "column", "observed", "expected"))
+    for result in found["expectations"]:
+        name = " ".join(part for part in (result["expectation"], result["column"]) if part)
+        for each in result["behind"]:
+            output.write_rows(each["rows"], title=printable(f"{name}: {each['what']}"))
+        if result["note"]:
+            output.write(printable(f"\n{name}: {result['note']}"))
+
+
+def write_gate_decision(done: dict[str, Any]) -> None:
+    """Print on stdout what a release or rejection did, or would do."""
+    would = "Would reject" if done["decision"] == REJECTED else "Would release"
+    verb = would if done["is_dry_run"] else done["decision"].capitalize()
+    loads = f"loads {done['first_load_seq']} to {done['last_load_seq']} of gate run {done['gate_run_id']}"
+    output.write(f"{verb} {loads}, with {done['records']:,} records, although not met: {', '.join(done['expectations'])}.")
+    if done["published"]:
+        output.write(f"Published: {done['published']['records']:,} records are in gold_records.")
+    if done["decision"] == REJECTED:
+        output.write("Gold does not get them. Silver keeps them, and the next gate run audits what comes after them.")

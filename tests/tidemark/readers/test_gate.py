@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.readers.gate import write_gate_decision, write_gate_run
+from tidemark.runner.summary import write_gate_decision, write_gate_run
 
 LOADS = {"gate_run_id": "g1", "first_load_seq": 4, "last_load_seq": 5}
 LATE = {"expectation": "budget_late", "column": "late", "severity": "critical", "outcome": "failed", "observed": "2"}

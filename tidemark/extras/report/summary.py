@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse.contracts.gate import CRITICAL
 from lakehouse.contracts.silver import HELD
 from tidemark.extras.report.text import count, moment, share, text
-from tidemark.readers.gate import decided
+from tidemark.process.output import decided
 from tidemark.readers.status import added
 
 Facts = dict[str, Any]
