@@ -36,18 +36,7 @@ from lakehouse.errors import (  # noqa: E402 -- as above
     UsageError,
 )
 from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification  # noqa: E402 -- as above
-from tidemark.api import (  # noqa: E402 -- as above
-    NotSoundError,
-    plan,
-    quarantine,
-    quarantine_discard,
-    quarantine_release,
-    run,
-    sql,
-    status,
-    verify,
-    why,
-)
+from tidemark.api import NotSoundError, plan, quarantine, quarantine_discard, quarantine_release, run, sql, status, verify, why  # noqa: E402 -- as above
 from tidemark.own_packages import ForeignPackageError  # noqa: E402 -- as above
 
 __all__ = ["plan", "quarantine", "quarantine_discard", "quarantine_release", "run", "sql", "status", "verify", "why"]

@@ -277,8 +277,7 @@ def _wanted(
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
     if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):
-        expected = f"0 to {_MOST_DAYS:,}"
-        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected=expected)
+        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected="0 to 1,000,000")
     for name, text in (("topic", topic), ("producer", producer)):
         if text is not None:
             _text(name, text)

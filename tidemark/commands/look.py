@@ -19,7 +19,6 @@ from tidemark.process.options import Limit, Offset, Partition, Topic
 if TYPE_CHECKING:
     from silver.audit.arrival_order import Order
 
-
 OrderFormat = Literal["table", "csv", "json"]
 Format = Literal["table", "csv", "json", "parquet"]
 _DEFAULT_FORMAT = "By default a table on a terminal, in a file what its name ends in, else CSV."
@@ -172,8 +171,7 @@ def sql(
 
 def _asked(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
-        expected = "the query as an argument, or -f FILE"
-        raise UsageError("It is not clear what is asked.", where="sql", expected=expected)
+        raise UsageError("It is not clear what is asked.", where="sql", expected="the query as an argument, or -f FILE")
     if file is None:
         return query or ""
     try:

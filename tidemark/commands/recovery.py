@@ -118,19 +118,15 @@ def _write_checks(found: dict[str, Any]) -> None:
     if found["last_load_seq"] is None:
         output.write("The rest was not looked at: with these files it would be read wrong.")
         return
-    output.write(
-        f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}; {found['seconds']:.1f} s."
-    )
+    loads = f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}"
+    output.write(f"{loads}; {found['seconds']:.1f} s.")
     if found["open_claim"] is not None:
         output.write(f"Load {found['open_claim']} is claimed and not finished: the next run finishes it.")
 
 
-_ERASE = "Finish an erasure: remove every old version, and prove that the key is gone."
-
-
 def maintain(
     *,
-    erase: Annotated[bool, typer.Option("--erase", help=_ERASE)] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Finish an erasure, and prove that the key is gone.")] = False,
     key: Key = None,
     key_hex: KeyHex = None,
     key_file: KeyFile = None,

@@ -137,8 +137,7 @@ def watermark_reset(
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
     if to is None and not new_epoch:
-        expected = "--to, --new-epoch, or both"
-        raise UsageError("There is nothing to reset the watermark to.", where="watermark reset", expected=expected)
+        raise UsageError("There is nothing to reset the watermark to.", where="watermark reset", expected="--to or --new-epoch")
     reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
     _decide(call, Request("reset", *named_reason(reason, by), reset=reset), is_dry_run=dry_run)
 
@@ -233,8 +232,7 @@ def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
     """Read the key that one of the options gives; UsageError if not exactly one does. Errors do not repeat the key."""
     if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- exactly one of the three is given
-        expected = "one of --key-file, --key and --key-hex"
-        raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
+        raise UsageError("It is not clear which key is meant.", where=command, expected="--key-file, --key or --key-hex")
     try:
         if file is not None:
             key = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -242,8 +240,7 @@ def named_key(command: str, text: str | None, hexadecimal: str | None, file: str
         else:
             key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
     except ValueError:
-        expected = "hexadecimal digits, two to a byte"
-        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected="two digits to a byte") from None
     except OSError as error:
         raise UsageError("The key's file cannot be read.", where=f"--key-file {file}", observed=error.strerror) from None
     if not key:

@@ -64,7 +64,7 @@ def _pair(text: str) -> tuple[str, str]:
         raise UsageError(
             "--set needs a key and a value.",
             where="--set",
-            observed="no =" if not equals else "nothing before the =",
+            observed="nothing before the =" if equals else "no =",
             expected="KEY=VALUE",
             next_step="Write it like --set kafka.bootstrap_servers=localhost:9092; quote what the shell would take apart.",
         )

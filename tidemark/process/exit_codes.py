@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -103,12 +102,6 @@ def best_effort(report: Report, name: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 -- the job's edge
         cause = error.__cause__ or error
         report.event(f"{name}_failed", error=type(cause).__name__, why=headline(str(cause)))
-
-
-def is_console_script() -> bool:
-    """Whether this process is one of our console scripts; a wheel task calls their functions from another main module."""
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    return main is not None and Path(main).stem.startswith("tidemark-")
 
 
 def scrub_text(text: str) -> str:

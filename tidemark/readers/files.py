@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
 """Words of queries that list the tables."""
-
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # A missing extension must be an error, not a download behind the user's back.
     "autoinstall_known_extensions": False,
@@ -42,7 +41,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "allow_unsigned_extensions": True,
     "python_enable_replacements": False,  # an unknown table name is an error, not one of our variables
 }
-
 _COLUMNS_MAY_BE_RENAMED = 2
 """Delta's reader version of column mapping. From 3 on, the log lists features, which delta-rs checks."""
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
@@ -110,14 +108,19 @@ def connect(lakehouse: Lakehouse) -> Iterator[Database]:
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     """See `tidemark.readers.database.run_query`. The query can open no file: DuckDB gets rows, not the folder with them."""
-    with _opened(lakehouse, _add_rows) as database, _named_errors(query, sorted(database.names)):
+    with _opened(lakehouse, _add_rows) as database:
         database.open(_named_by_user(query, database.names))
-        sql_guard.fence(database.connection)
-        sql_guard.require(database.connection, query)
-        result = database.connection.execute(query)
-        columns = [column[0] for column in result.description]
-        batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])
-        yield Answer(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
+        try:
+            sql_guard.fence(database.connection)
+            sql_guard.require(database.connection, query)
+            result = database.connection.execute(query)
+            columns = [column[0] for column in result.description]
+            batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])
+            yield Answer(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
+        except duckdb.PermissionException:
+            raise sql_guard.no_select(query, "a file or an address that it opens") from None
+        except duckdb.Error as error:
+            raise _named_error(query, sorted(database.names), error) from error
 
 
 @contextlib.contextmanager
@@ -192,25 +195,19 @@ def _add_view(database: duckdb.DuckDBPyConnection, table: Table, kind: Literal["
         ) from error
 
 
-@contextlib.contextmanager
-def _named_errors(query: str, known: list[str]) -> Iterator[None]:
-    """Raise DuckDB's errors as ours, with DuckDB's text, which points at the place in the query."""
-    try:
-        yield
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
-        is_unknown_table = isinstance(error, duckdb.CatalogException)
-        raise UsageError(
-            "The query cannot be answered.",
-            where=f"query: {query}",
-            observed=_NO_TABLE_OF_OURS.sub("", str(error)),
-            expected=f"tables: {expected}" if is_unknown_table else None,
-            next_step=_way_out(query, known, error),
-        ) from error
-    except duckdb.PermissionException:
-        raise sql_guard.no_select(query, "a file or an address that it opens") from None
-    except duckdb.Error as error:
-        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+def _named_error(query: str, known: list[str], error: duckdb.Error) -> TidemarkError:
+    """Return our error for one of DuckDB's, with DuckDB's text, which points at the place in the query."""
+    if not isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+        return TidemarkError("The query failed.", where=f"query: {query}", observed=str(error))
+    expected = f"one of {', '.join(known)}" if known else "no table is there yet"
+    is_unknown_table = isinstance(error, duckdb.CatalogException)
+    return UsageError(
+        "The query cannot be answered.",
+        where=f"query: {query}",
+        observed=_NO_TABLE_OF_OURS.sub("", str(error)),
+        expected=f"tables: {expected}" if is_unknown_table else None,
+        next_step=_way_out(query, known, error),
+    )
 
 
 def _way_out(query: str, known: list[str], error: duckdb.Error) -> str | None:

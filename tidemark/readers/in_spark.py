@@ -55,8 +55,17 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
     """Open the tables of a lakehouse, see `tidemark.readers.database.connect`; at the end the session's names are as before."""
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
-    with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
-        yield Session(names, spark)
+    try:
+        with (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
+            yield Session(names, spark)
+    except SPARK_ERRORS as error:
+        raise TidemarkError(
+            "The tables cannot be read.",
+            where=lakehouse.name,
+            observed=headline(str(error)),
+            expected="tables that this session may read",
+            next_step="Look at the keys of lakehouse, at the rights on its tables, and at the session: see docs/catalogs.md.",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -89,20 +98,6 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
     finally:
         for name in made:
             spark.catalog.dropTempView(name)
-
-
-@contextlib.contextmanager
-def _spark_errors_named(where: str) -> Iterator[None]:
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        raise TidemarkError(
-            "The tables cannot be read.",
-            where=where,
-            observed=headline(str(error)),
-            expected="tables that this session may read",
-            next_step="Look at the keys of lakehouse, at the rights on its tables, and at the session: see docs/catalogs.md.",
-        ) from error
 
 
 @contextlib.contextmanager

@@ -83,8 +83,9 @@ def status(
     records. At most `most_streams` streams are listed; None lists all. TidemarkError if a table cannot be read.
     """
     with query.connect(lakehouse) as tables:
-        loads = _loads(tables)
+        last = next(iter(tables.rows_if_any(_LAST_LOAD)), None)  # before the watermarks: a load moves them last
         partitions = tables.rows_if_any(_PARTITIONS)
+        advanced = max((row["load_seq"] for row in partitions), default=0)
         most = {"most": query.ALL if most_streams is None else most_streams}
         streams = tables.rows_if_any(_STREAMS, most) if most_streams != 0 else []
         for row in streams:
@@ -102,7 +103,9 @@ def status(
             "incarnations": topics_read.incarnations(tables.rows_if_any(topics_read.KNOWN)),
             "missing": missing,
             "missing_count": missing_count[0]["streams"] if missing_count else 0,
-            **loads,
+            "totals": tables.rows(_TOTALS)[0] if last else None,
+            "last_load": last,
+            "unfinished_load": last["load_seq"] if last and last["load_seq"] > advanced else None,
             "grown": _grown(tables),
             "rejects": tables.rows_if_any(_REJECTS),
             "kept_aside": tables.rows_if_any(_KEPT_ASIDE),
@@ -141,18 +144,6 @@ def write_streams(found: dict[str, Any]) -> None:
     """Print the watermarks of a status as a table on stdout, and on stderr how many streams it leaves out."""
     output.write_rows(found["streams"], (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
     output.tell_left_out(len(found["streams"]), found["stream_count"], "streams")
-
-
-def _loads(tables: Tables) -> dict[str, Any]:
-    """Return the ledger's part. A claim above the watermarks is an unfinished load."""
-    last = next(iter(tables.rows_if_any(_LAST_LOAD)), None)
-    advanced = tables.rows_if_any("SELECT max(load_seq) AS load_seq FROM silver_watermarks")
-    done = (advanced[0]["load_seq"] if advanced else None) or 0
-    return {
-        "totals": tables.rows(_TOTALS)[0] if last else None,
-        "last_load": last,
-        "unfinished_load": last["load_seq"] if last and last["load_seq"] > done else None,
-    }
 
 
 def _grown(tables: Tables) -> Rows:

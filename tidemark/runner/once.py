@@ -77,7 +77,8 @@ def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(help=what)(job)
     run = partial(exit_codes.invoke, app, argv, program=Path(sys.argv[0]).name)
-    if not exit_codes.is_console_script():
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is None or not Path(main).stem.startswith("tidemark-"):
         run()
     elif code := exit_codes.exit_code_of(run):
         sys.exit(code)

@@ -42,10 +42,9 @@ def with_first_streams(found: dict[str, Any], most: int = output.MAX_TABLE_ROWS)
 
 def write_plan(planned: dict[str, Any]) -> None:
     """Print a plan on stdout: the values of the whole load, a line per stream, and the first rejects of each class."""
-    if others := planned.get("other_topics"):
-        output.write(
-            output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
-        )
+    if planned.get("other_topics"):
+        others = ", ".join(planned["other_topics"])
+        output.write(output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {others}"))
     if planned["load_seq"] is not None:
         output.write(_of_load(planned))
     streams, left_out = planned["streams"], planned["stream_count"] - len(planned["streams"])
