@@ -53,7 +53,9 @@ class Database(Tables):
     def __init__(self, connection: duckdb.DuckDBPyConnection, lakehouse: Lakehouse, add: Add) -> None:
         self.connection = connection
         self.names: dict[str, Table] = tables(lakehouse)
-        self._add = partial(_add_stored, storage=lakehouse.storage) if lakehouse.storage is not None else add
+        self._add = add
+        if lakehouse.storage is not None:
+            self._add = partial(_add_stored, storage=lakehouse.storage)
         self._opened: set[str] = set()
 
     def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:

@@ -37,7 +37,7 @@ _DESCRIBES = re.compile(r"\s*(SHOW\s+(TABLES|VIEWS)|DESC(RIBE)?\s+(TABLE\s+)?(EX
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Session(Tables):
     """A session in which the tables and views of a lakehouse have their bare names."""
 

@@ -28,7 +28,7 @@ UNDECIDED = "undecided"
 _MOST_TOPICS = 20
 
 RULES = {**WHY, UNDECIDED: "Silver has not loaded it yet; the next run decides it"}
-_NOT_FOUND = {
+_NOT_FOUND: Row = {
     "class": UNDECIDED,
     **dict.fromkeys(("producer", "epoch", "sequence", "reason", "state", "arrival", "load_seq", "settled_load_seq")),
 }

@@ -147,7 +147,7 @@ def bad_headers(kind: int, sequence: int) -> list[tuple[str, bytes]]:
     >>> [bad_headers(kind, 7) for kind in range(BAD_KINDS)]
     [[], [('seq', b'seven')], [('seq', b'-7')], [('seq', b'7'), ('seq', b'8')]]
     """
-    values = ([], [b"seven"], [b"-%d" % sequence], [b"%d" % sequence, b"%d" % (sequence + 1)])
+    values: tuple[list[bytes], ...] = ([], [b"seven"], [b"-%d" % sequence], [b"%d" % sequence, b"%d" % (sequence + 1)])
     return [(EVENTS_HEADER, value) for value in values[kind]]
 
 

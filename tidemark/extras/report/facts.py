@@ -92,14 +92,10 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
     """Collect what the tables, the brokers (if `asks_kafka`) and the saved results of runs say about a pipeline.
 
     Returns:
-        The keys of `tidemark.readers.status.status`, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`,
-        and `stream_count`; `partitions` and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by class,
-        jumps and sequences in gaps of a stream in a slice; stream -1 is all others); `missing_rows` and `quarantine_rows`, with
-        `missing_total` and `quarantine_total`; `gate_runs`, and `gate_results`: what was not met in any, and all of the last
-        one; `runs`, see `last_runs`. Times are UTC.
-
-    Raises:
-        TidemarkError: A table exists but cannot be read.
+        The keys of `tidemark.readers.status.status`; `streams` as in `watermark_status`, at most `MAX_STREAMS`; `partitions`
+        and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by class, jumps and sequences in gaps of a
+        stream in a slice; stream -1 is all others); `gate_results`, those not met in any run and all of the last one; `runs`,
+        see `last_runs`. Times are UTC.
     """
     found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
     with query.connect(lakehouse) as tables:
@@ -167,8 +163,8 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
 def last_runs(folder: Files | None) -> list[dict[str, Any]]:
     """Read the last runs from their files in `_reports`, the latest first. Files that are not a result are left out.
 
-    Columns: run_id, started_at (UTC, from the id, or None), seconds, `stages` (seconds of each that ended), records that Silver
-    decided, and error and exit_code of a failed run, else None.
+    Columns: run_id, started_at (UTC, or None), seconds, `stages` (seconds of each that ended), records that Silver decided, and
+    error and exit_code of a failed run, else None.
     """
     if folder is None:
         return []
@@ -181,13 +177,11 @@ def _run(folder: Files, name: str) -> dict[str, Any] | None:
         result = json.loads(folder.read(name))
         done = {name: result[name] for name in STAGES if result.get(name)}
         return {
+            **{key: result.get(key) for key in ("seconds", "error", "exit_code")},
             "run_id": str(result["run_id"]),
             "started_at": _started_at(str(result["run_id"])),
-            "seconds": result.get("seconds"),
             "stages": {name: float(stage["seconds"]) for name, stage in done.items() if "seconds" in stage},
-            "records": (done.get("silver") or {}).get("records"),
-            "error": result.get("error"),
-            "exit_code": result.get("exit_code"),
+            "records": done.get("silver", {}).get("records"),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a foreign file, or one still being written

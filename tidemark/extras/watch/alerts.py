@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert as it is sent; `alert`, `text` and `details` are a finding's, `at` is the time of writing."""
+    """An alert as it is sent; `alert`, `text` and `details` are a finding's."""
 
     pipeline: str
     alert: str
@@ -47,10 +47,7 @@ class Alert:
 
 
 def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, is_finished: bool) -> Finding:
-    """Whether the gate holds loads back, by its event gate.audited and the run's error.
-
-    Once its stage is finished, everything that Silver has is let out.
-    """
+    """Whether the gate holds loads back, by its event gate.audited and the run's error."""
     if not isinstance(error, GateFailedError):
         return Finding("gate_failed", is_on=False if is_finished else None)
     failed, loads = "", ""

@@ -67,7 +67,7 @@ def place(settings: Settings) -> Place:
 
 
 def read(place: Place) -> State:
-    """Read the state; empty if the file does not exist. OSError if it cannot be read, ValueError if it holds something else."""
+    """Read the state; empty if there is no file. OSError if it cannot be read, ValueError if it holds something else."""
     try:
         return State.model_validate_json(place[0].read(place[1]))
     except FileNotFoundError:
