@@ -116,7 +116,6 @@ def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command line.
 
-    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; after a signal
-    130 or 143.
+    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 or 143.
     """
     return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

@@ -102,10 +102,7 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query in Spark's SQL, see `tidemark.readers.database.run_query`, with the limits of a Gold model.
-
-    It may name other tables of its catalogs.
-    """
+    """See `tidemark.readers.database.run_query`. The query has a Gold model's limits; it may name its catalogs' other tables."""
     with connect(lakehouse) as session:
         try:
             beyond = partial(beyond_tables, session.spark, is_in_catalog=lakehouse.root is None)

@@ -64,10 +64,9 @@ def run_job(stage: str | None, argv: list[str] | None) -> None:
 
 
 def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
-    """Call `do` with a job on the config that `--config` and `--set` name; help is `what`.
+    """Call `do` with a job on the config that `--config` and `--set` name; the help says `what`.
 
-    Returns on success and raises its TidemarkError on failure, since a wheel task treats any SystemExit as a failure. A
-    console script prints the error and exits with its code.
+    Returns or raises, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
