@@ -102,7 +102,7 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """See `tidemark.readers.database.run_query`. The query has a Gold model's limits; it may name its catalogs' other tables."""
+    """See `tidemark.readers.database.run_query`. The query has a Gold model's limits, and all tables of its catalogs."""
     with connect(lakehouse) as session:
         try:
             beyond = partial(beyond_tables, session.spark, is_in_catalog=lakehouse.root is None)
