@@ -33,8 +33,8 @@ ClassOption = Annotated[QuarantineClass | None, typer.Option("--class", help=_CL
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
 ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
-DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="What waits so long.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed where nothing else is named.")]
+DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="Only records this old.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All records that wait; required if no filter is given.")]
 RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
@@ -42,7 +42,7 @@ _NUMBERING = "Whether a recreated topic has its old numbers."
 GateRun = Annotated[str | None, typer.Option("--gate-run", metavar="ID", help="The gate run; refused if it is not the last.")]
 
 watermark_app = group("watermark", "The watermarks: the highest accepted sequence of each stream.")
-quarantine_app = group("quarantine", "What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
+quarantine_app = group("quarantine", "Records that wait for a decision. Silver, or an expectation on Gold, kept them out.")
 gate_app = group("gate", "The gate: what it found, and a decision where it failed.")
 topic_app = group("topic", "The topics that were read. Continue one that was recreated, or that lost records.")
 
@@ -144,7 +144,7 @@ def watermark_reset(
 
 def erase(
     *,
-    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic, in all its incarnations.")],
     reason: Reason,
     key: Key = None,
     key_hex: KeyHex = None,

@@ -63,7 +63,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What goes to one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
+    """The records of one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
 
     Attributes:
         resends: (first, last) of each block that is sent again, in order, right after `last` was sent.
@@ -153,7 +153,7 @@ def bad_headers(kind: int, sequence: int) -> list[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class Sent:
-    """What was sent to both topics, and what the tables must hold.
+    """The records sent to both topics, and the expected contents of the tables.
 
     Attributes:
         incidents: The ids of each incident, once each, in the order they were first sent.

@@ -62,7 +62,7 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
     """Whether the breaker stopped Silver, by the run's error."""
     if not isinstance(error, BreakerOpenError):
         return Finding("breaker_open", is_on=False if is_finished else None)
-    text = "the breaker opened, and Silver stands still. `tidemark plan` shows the load that it stopped."
+    text = "the breaker opened, and Silver loads nothing. `tidemark plan` shows the load that it stopped."
     return Finding("breaker_open", is_on=True, text=text, details=str(error))
 
 

@@ -46,7 +46,7 @@ _OF_PARTITION = ("topic", "partition")
 METRICS = {
     "tidemark_build_info": Meaning("The version that wrote this; always 1.", ("version",)),
     "tidemark_last_run_timestamp_seconds": Meaning("When the last run ended, in seconds since 1970."),
-    "tidemark_last_run_exit_code": Meaning("What the last run ended with: 0 done, 3 the gate failed, 5 the breaker opened."),
+    "tidemark_last_run_exit_code": Meaning("Exit code of the last run: 0 done, 3 the gate failed, 5 the breaker opened."),
     "tidemark_last_run_duration_seconds": Meaning("How long the last run took."),
     "tidemark_last_success_timestamp_seconds": Meaning("When a stage came to its end last, since 1970.", ("stage",)),
     "tidemark_stage_duration_seconds": Meaning("How long a stage took when it came to its end last.", ("stage",)),
