@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_o
 
 from lakehouse.run.findings import Check, Trip
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -25,10 +25,10 @@ class Answer:
         cls.__doc__ = "\n".join([f"{cls.__doc__}\n", "Attributes:", *described])
 
 
-def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
+def from_plain(kind: type[Result], found: Mapping[str, Any]) -> Result:
     """Make a data class from plain data; ignores keys without a field. A field `class_` has the key `class`.
 
-    >>> made(Rejects, {"class": "late", "state": "held", "records": 2, "rows": 2}).class_
+    >>> from_plain(Rejects, {"class": "late", "state": "held", "records": 2, "rows": 2}).class_
     'late'
     """
     kinds = get_type_hints(kind)
@@ -38,7 +38,7 @@ def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
 
 def _typed(kind: Any, value: Any) -> Any:
     if is_dataclass(kind) and isinstance(value, Mapping):
-        return made(kind, value)  # type: ignore[arg-type]  # a class, not an instance of one
+        return from_plain(kind, value)  # type: ignore[arg-type]  # a class, not an instance of one
     parts = [part for part in get_args(kind) if part is not NoneType]
     if get_origin(kind) is tuple and value is not None:
         return tuple(_typed(parts[0], each) for each in value)

@@ -22,7 +22,7 @@ from lakehouse.errors import TableStateError, UsageError
 from lakehouse.run.findings import require_sound
 from lakehouse.table import Lakehouse
 from silver.state.request import RecordFilter, Request
-from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, from_plain
 from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.process.requests import named_reason, to_filter
 
@@ -64,7 +64,7 @@ def run(
     with _job(config, spark, overrides) as job:
         from tidemark.runner.once import run_once
 
-        return made(RunResult, run_once(job, stage=stage))
+        return from_plain(RunResult, run_once(job, stage=stage))
 
 
 def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides | None = None) -> Plan:
@@ -76,7 +76,7 @@ def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        return made(Plan, medallion.plan(job))
+        return from_plain(Plan, medallion.plan(job))
 
 
 def status(
@@ -97,7 +97,7 @@ def status(
         from tidemark.readers.lag import with_lag
 
         found = reading.status(settings.pipeline, Lakehouse.of(settings), topics=settings.kafka.topics, most_streams=most)
-        return made(Status, with_lag(found, settings) if lag else found)
+        return from_plain(Status, with_lag(found, settings) if lag else found)
 
 
 def why(
@@ -118,7 +118,7 @@ def why(
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers.why import why_with_record
 
-        return made(Fate, why_with_record(Lakehouse.of(settings), *place))
+        return from_plain(Fate, why_with_record(Lakehouse.of(settings), *place))
 
 
 def quarantine(
@@ -142,7 +142,7 @@ def quarantine(
         from tidemark.readers import quarantine as reading
 
         found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
-        return made(Quarantine, {"records": found, "count": count})
+        return from_plain(Quarantine, {"records": found, "count": count})
 
 
 def quarantine_release(
@@ -209,7 +209,7 @@ def verify(
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        found = made(Verification, medallion.verify(job, is_deep=deep))
+        found = from_plain(Verification, medallion.verify(job, is_deep=deep))
         try:
             require_sound(found.checks)
         except TableStateError as error:
@@ -260,7 +260,7 @@ def _settled(
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        return made(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
+        return from_plain(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
 
 
 def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:

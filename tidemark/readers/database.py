@@ -26,7 +26,7 @@ ALL = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The rows of a user's query, as Python values or Arrow batches; they can be read once."""
 
     columns: list[str]
@@ -86,7 +86,7 @@ def connect(lakehouse: Lakehouse) -> AbstractContextManager[Tables]:
     return in_spark.connect(lakehouse)
 
 
-def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[QueryResult]:
     """Run a user's query, in DuckDB's SQL or a session's, which can only read; read the answer inside the `with` block.
 
     UsageError if it is not SQL, does more than read, or names a table or column that does not exist.

@@ -20,7 +20,7 @@ import duckdb
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
 from tidemark.readers import sql_guard
-from tidemark.readers.database import FETCHED_ROWS, Answer, Rows, Tables, named, not_there_yet, with_tables_of_views
+from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, named, not_there_yet, with_tables_of_views
 from tidemark.readers.sql_guard import sql_text
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def connect(lakehouse: Lakehouse) -> Iterator[Database]:
 
 
 @contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[QueryResult]:
     """See `tidemark.readers.database.run_query`. The query can open no file: DuckDB gets rows, not the folder with them."""
     with _opened(lakehouse, _add_rows) as database:
         database.open(_named_by_user(query, database.names))
@@ -118,7 +118,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
             result = database.connection.execute(query)
             columns = [column[0] for column in result.description]
             batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])
-            yield Answer(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
+            yield QueryResult(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
         except duckdb.PermissionException:
             raise sql_guard.no_select(query, "a file or an address that it opens") from None
         except duckdb.Error as error:

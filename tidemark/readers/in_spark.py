@@ -22,7 +22,7 @@ from lakehouse.settings.model_sql import as_query
 from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
-from tidemark.readers.database import FETCHED_ROWS, Answer, Rows, Tables, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, not_there_yet
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[QueryResult]:
     """See `tidemark.readers.database.run_query`. The query has a Gold model's limits, and all tables of its catalogs."""
     with connect(lakehouse) as session:
         try:
@@ -121,7 +121,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
         batches = found.to_batches(FETCHED_ROWS)
         rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
-        yield Answer(found.column_names, rows, partial(found.to_reader, FETCHED_ROWS))
+        yield QueryResult(found.column_names, rows, partial(found.to_reader, FETCHED_ROWS))
 
 
 def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
