@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bronze.dev_broker.broker import LocalBroker
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
@@ -87,15 +88,19 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
 def _run_twice(
     folder: Path, records: int, report: Report
 ) -> tuple[dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    with _broker(report) as servers, _sending(servers, records, report) as sending:
-        settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
-        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
-        jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
-        first = {}
-        for name in (INCIDENTS, EVENTS):
-            report.event("producers.finished", stream=name, records=sending[name].result())
-            first[name] = run_once(jobs[name])
-        second = {name: run_once(job) for name, job in jobs.items()}
+    report.event("broker.starting")
+    with LocalBroker() as broker:
+        servers = broker.bootstrap_servers
+        report.event("broker.finished", listening_on=servers)
+        with _sending(servers, records, report) as sending:
+            settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
+            spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
+            jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
+            first = {}
+            for name in (INCIDENTS, EVENTS):
+                report.event("producers.finished", stream=name, records=sending[name].result())
+                first[name] = run_once(jobs[name])
+            second = {name: run_once(job) for name, job in jobs.items()}
     return settings, first, second
 
 
@@ -113,16 +118,6 @@ def _folder(into: Path | None) -> Path:
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@contextlib.contextmanager
-def _broker(report: Report) -> Iterator[str]:
-    from bronze.dev_broker.broker import LocalBroker
-
-    report.event("broker.starting")
-    with LocalBroker() as broker:
-        report.event("broker.finished", listening_on=broker.bootstrap_servers)
-        yield broker.bootstrap_servers
 
 
 @contextlib.contextmanager
