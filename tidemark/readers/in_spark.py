@@ -153,7 +153,7 @@ def translated(query: str, parameters: Mapping[str, Any]) -> str:
     import sqlglot
     from sqlglot import expressions as exp
 
-    select = sqlglot.parse_one(query, read="duckdb").transform(
+    select: Any = sqlglot.parse_one(query, read="duckdb").transform(
         lambda node: exp.Var(this=_literal(parameters[node.name])) if isinstance(node, exp.Placeholder) else node
     )
     for name in sorted({table.name for table in select.find_all(exp.Table)} & views.READ_BY.keys()):
