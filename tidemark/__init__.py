@@ -2,8 +2,8 @@
 
 Each function is the command of its name: `run`, `plan`, `status`, `why`, `quarantine`, `quarantine_release`,
 `quarantine_discard`, `verify` and `sql`. It takes a config, as a file or a mapping, returns a frozen data class of
-`tidemark.answers` (or an Arrow table), and raises one of the errors below. This package is the only one to import: what lies
-beside it may change from version to version. Importing it loads neither Spark nor Great Expectations. See docs/python.md.
+`tidemark.answers` (or an Arrow table), and raises one of the errors below. This package is the only one to import: the
+others may change from version to version. Importing it loads neither Spark nor Great Expectations. See docs/python.md.
 """
 
 from tidemark import own_packages
@@ -36,60 +36,19 @@ from lakehouse.errors import (  # noqa: E402 -- as above
     UsageError,
 )
 from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification  # noqa: E402 -- as above
-from tidemark.api import (  # noqa: E402 -- as above
-    NotSoundError,
-    plan,
-    quarantine,
-    quarantine_discard,
-    quarantine_release,
-    run,
-    sql,
-    status,
-    verify,
-    why,
-)
+from tidemark.api import NotSoundError, plan, quarantine, quarantine_discard, quarantine_release, run, sql, status, verify, why  # noqa: E402 -- as above
 from tidemark.own_packages import ForeignPackageError  # noqa: E402 -- as above
 
-__all__ = [
+__all__ = ["plan", "quarantine", "quarantine_discard", "quarantine_release", "run", "sql", "status", "verify", "why"]
+__all__ += ["Fate", "Plan", "Quarantine", "RunResult", "Settled", "Status", "Verification", "__version__"]
+__all__ += [
     "AnotherWriterError",
     "BatchCorruptError",
     "BreakerOpenError",
     "ClaimStuckError",
     "ConfigError",
     "ConservationError",
-    "ContractError",
-    "Fate",
-    "ForeignPackageError",
-    "GateFailedError",
-    "ModelError",
-    "NotSoundError",
-    "OffsetsExpiredError",
-    "Plan",
-    "Quarantine",
-    "RegistryError",
-    "RulesChangedError",
-    "RunResult",
-    "Settled",
-    "SourceError",
-    "Status",
-    "StorageError",
-    "TableMissingError",
-    "TableStateError",
-    "TidemarkError",
-    "ToolError",
-    "TopicRecreatedError",
-    "TopicsSkippedError",
-    "UndoneError",
-    "UsageError",
-    "Verification",
-    "__version__",
-    "plan",
-    "quarantine",
-    "quarantine_discard",
-    "quarantine_release",
-    "run",
-    "sql",
-    "status",
-    "verify",
-    "why",
 ]
+__all__ += ["ContractError", "ForeignPackageError", "GateFailedError", "ModelError", "NotSoundError", "OffsetsExpiredError"]
+__all__ += ["RegistryError", "RulesChangedError", "SourceError", "StorageError", "TableMissingError", "TableStateError"]
+__all__ += ["TidemarkError", "ToolError", "TopicRecreatedError", "TopicsSkippedError", "UndoneError", "UsageError"]

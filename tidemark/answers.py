@@ -1,4 +1,4 @@
-"""What the functions of `tidemark` return: frozen data classes, with the fields that `--json` of the same command prints.
+"""The results of the functions of `tidemark`: frozen data classes, with the fields that `--json` of the same command prints.
 
 Lists are tuples. Times are aware datetimes in UTC. Ranges of offsets, loads and versions include both ends. Later versions may
 add fields; none goes or changes its type without a line in the changelog. The field `class_` is `class` in JSON.
@@ -10,9 +10,9 @@ from datetime import datetime
 from types import NoneType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
-from lakehouse.run import findings
+from lakehouse.run.findings import Check, Trip
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -25,10 +25,10 @@ class Answer:
         cls.__doc__ = "\n".join([f"{cls.__doc__}\n", "Attributes:", *described])
 
 
-def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
+def from_plain(kind: type[Result], found: Mapping[str, Any]) -> Result:
     """Make a data class from plain data; ignores keys without a field. A field `class_` has the key `class`.
 
-    >>> made(Rejects, {"class": "late", "state": "held", "records": 2, "rows": 2}).class_
+    >>> from_plain(Rejects, {"class": "late", "state": "held", "records": 2, "rows": 2}).class_
     'late'
     """
     kinds = get_type_hints(kind)
@@ -38,7 +38,7 @@ def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
 
 def _typed(kind: Any, value: Any) -> Any:
     if is_dataclass(kind) and isinstance(value, Mapping):
-        return made(kind, value)  # type: ignore[arg-type]  # a class, not an instance of one
+        return from_plain(kind, value)  # type: ignore[arg-type]  # a class, not an instance of one
     parts = [part for part in get_args(kind) if part is not NoneType]
     if get_origin(kind) is tuple and value is not None:
         return tuple(_typed(parts[0], each) for each in value)
@@ -68,7 +68,7 @@ class SkippedTopic(Answer):
 
 
 class BronzeResult(Answer):
-    """What Bronze did in a run."""
+    """The result of Bronze in a run."""
 
     records: Annotated[int, "Kafka records appended to `bronze_records`."]
     batches: Annotated[int, "Micro-batches with records."]
@@ -79,7 +79,7 @@ class BronzeResult(Answer):
 
 
 class SilverResult(Counts):
-    """What Silver did in a run: the records of its loads by class."""
+    """The result of Silver in a run: the records of its loads by class."""
 
     loads: Annotated[tuple[int, ...], "The numbers of its loads; none if Bronze gained nothing."]
     repeated: Annotated[tuple[int, ...], "The loads that an earlier run had begun."]
@@ -90,7 +90,7 @@ class SilverResult(Counts):
 
 
 class GateResult(Answer):
-    """What the gate found in a run. A gate that fails raises `GateFailedError` instead."""
+    """The gate's verdict in a run. A gate that fails raises `GateFailedError` instead."""
 
     gate_run_id: Annotated[str | None, "The gate run; None if there was nothing to audit."]
     passed: Annotated[bool, "Whether every critical expectation was met."]
@@ -98,12 +98,12 @@ class GateResult(Answer):
     last_load_seq: Annotated[int | None, "The last audited load; None if there was nothing to audit."] = None
     warned: Annotated[tuple[str, ...], "Expectations of severity `warn` that were not met."] = ()
     failed: Annotated[tuple[str, ...], "Critical expectations that were not met, if an operator released the loads."] = ()
-    decision: Annotated[str | None, "What an operator decided on these loads: `released`, or None."] = None
+    decision: Annotated[str | None, "An operator's decision on these loads: `released`, or None."] = None
     seconds: Annotated[float, "Duration."]
 
 
 class GoldResult(Answer):
-    """What Gold did in a run."""
+    """The result of Gold in a run."""
 
     gate_run_id: Annotated[str | None, "The gate run that let the loads out; None if there was nothing to publish."]
     first_load_seq: Annotated[int | None, "The first published load; None if there was nothing to publish."] = None
@@ -114,26 +114,31 @@ class GoldResult(Answer):
 
 
 class RunResult(Answer):
-    """What a run did: `tidemark.run`."""
+    """The result of a run: `tidemark.run`."""
 
     pipeline: Annotated[str, "The pipeline's name."]
     run_id: Annotated[str, "The run, as the tables name it."]
-    bronze: Annotated[BronzeResult | None, "What Bronze did; None if that stage did not run."]
-    silver: Annotated[SilverResult | None, "What Silver did; None if that stage did not run."]
-    gate: Annotated[GateResult | None, "What the gate found; None if that stage did not run."]
-    gold: Annotated[GoldResult | None, "What Gold did; None if that stage did not run."]
+    bronze: Annotated[BronzeResult | None, "Bronze's result; None if the stage did not run."]
+    silver: Annotated[SilverResult | None, "Silver's result; None if the stage did not run."]
+    gate: Annotated[GateResult | None, "The gate's verdict; None if the stage did not run."]
+    gold: Annotated[GoldResult | None, "Gold's result; None if the stage did not run."]
     seconds: Annotated[float, "Duration."]
 
 
-Trip = findings.Trip
-
-
-class _Stream(Answer):
-    """Part of the answers that name a stream."""
-
+class _Partition(Answer):
     topic: Annotated[str, "Kafka topic."]
     partition: Annotated[int, "Kafka partition."]
+
+
+class _Stream(_Partition):
     producer: Annotated[str | None, "The stream's producer; None if none is configured or it could not be read."]
+
+
+class _Marks(Answer):
+    epoch_before: Annotated[int | None, "The stream's epoch before the load; None if no record was accepted yet."]
+    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
+    epoch_after: Annotated[int | None, "The stream's epoch after the load; None if no record was accepted yet."]
+    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
 
 
 class KeptOut(_Stream):
@@ -150,13 +155,9 @@ class KeptOut(_Stream):
     state: Annotated[str, "`held`, or `discarded` for what waits for nobody."]
 
 
-class StreamPlan(_Stream, Counts):
-    """What a load would do to one stream."""
+class StreamPlan(_Marks, _Stream, Counts):
+    """The outcome of a load for one stream."""
 
-    epoch_before: Annotated[int | None, "The epoch before the load; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "The highest accepted sequence before it; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "The epoch after the load; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "The highest accepted sequence after it; None if no record was accepted yet."]
     last_offset: Annotated[int, "The last Kafka offset that the load decides."]
     missing: Annotated[int, "Sequences in gaps: the accepted records step over them."]
     jumps_forward: Annotated[int, "Places where the sequence steps over others."]
@@ -164,7 +165,7 @@ class StreamPlan(_Stream, Counts):
 
 
 class Plan(Answer):
-    """What the next load of Silver would do: `tidemark.plan`."""
+    """A preview of the next load of Silver: `tidemark.plan`."""
 
     pipeline: Annotated[str, "The pipeline's name."]
     load_seq: Annotated[int | None, "The load's number; None if Bronze gained nothing."]
@@ -174,7 +175,7 @@ class Plan(Answer):
     records: Annotated[int, "Records that it would decide."]
     breaker: Annotated[tuple[Trip, ...], "Why the breaker would stop the load; empty if it would not."]
     kept_out: Annotated[tuple[KeptOut, ...], "The first records of each class that would be kept out."]
-    streams: Annotated[tuple[StreamPlan, ...], "What it would do to each stream."]
+    streams: Annotated[tuple[StreamPlan, ...], "The outcome for each stream."]
     other_topics: Annotated[tuple[str, ...], "Topics that Bronze holds and the config does not name."]
 
 
@@ -197,11 +198,9 @@ class Stream(_Stream):
     rules_fingerprint: Annotated[str, "The extractors that its sequences were read by."]
 
 
-class Partition(Answer):
+class Partition(_Partition):
     """Silver's position in a partition."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     streams: Annotated[int, "How many streams it has."]
     high_watermark: Annotated[int | None, "The highest of their watermarks; None until a record is accepted."]
     last_offset: Annotated[int, "The last Kafka offset that was decided."]
@@ -238,20 +237,18 @@ class LastLoad(Counts):
     claimed_at: Annotated[datetime, "When that was."]
 
 
-class Rejects(Answer):
-    """What was kept out of Silver, of one class and in one state."""
+class KeptAside(Answer):
+    """Records that expectations kept out of Gold, in one state."""
+
+    state: Annotated[str, "`held`, `released` or `discarded`."]
+    records: Annotated[int, "How many records."]
+
+
+class Rejects(KeptAside):
+    """Records that were kept out of Silver, of one class and in one state."""
 
     class_: Annotated[str, "The class."]
-    state: Annotated[str, "`held`, `released` or `discarded`."]
-    records: Annotated[int, "How many records."]
     rows: Annotated[int, "How many rows of `silver_rejects`: a block of duplicates is one."]
-
-
-class KeptAside(Answer):
-    """What expectations kept out of Gold, in one state."""
-
-    state: Annotated[str, "`held`, `released` or `discarded`."]
-    records: Annotated[int, "How many records."]
 
 
 class AddedPartitions(Answer):
@@ -261,16 +258,16 @@ class AddedPartitions(Answer):
     before: Annotated[int, "How many it had."]
     partitions: Annotated[int, "How many it has."]
     numbering: Annotated[str | None, "`per_topic` or `per_partition`; None where nothing shows it."]
-    compared: Annotated[str, "What is compared across them, and what is not."]
+    compared: Annotated[str, "The comparison across them, in words."]
 
 
 class Decision(Answer):
-    """What an operator decided after a gate failed."""
+    """An operator's decision after a gate failed."""
 
     gate_run_id: Annotated[str, "The gate run."]
     decision: Annotated[str, "`released` or `rejected`."]
     reason: Annotated[str, "Why."]
-    decided_by: Annotated[str, "Who decided."]
+    decided_by: Annotated[str, "The person who decided."]
     decided_at: Annotated[datetime, "When."]
 
 
@@ -281,8 +278,8 @@ class Unmet(Answer):
     column: Annotated[str | None, "The column or fact that it looks at, if it names one."]
     severity: Annotated[str, "`critical` or `warn`."]
     outcome: Annotated[str, "`failed` or `errored`."]
-    observed: Annotated[str | None, "What was observed."]
-    expected: Annotated[str | None, "What was expected."]
+    observed: Annotated[str | None, "The observed value, or None."]
+    expected: Annotated[str | None, "The expected value, or None."]
 
 
 class GateRun(Answer):
@@ -293,24 +290,27 @@ class GateRun(Answer):
     last_load_seq: Annotated[int, "The last load that it audited."]
     evaluated_at: Annotated[datetime, "When."]
     passed: Annotated[bool, "Whether every critical expectation was met."]
-    decision: Annotated[Decision | None, "What an operator decided on it, or None."]
+    decision: Annotated[Decision | None, "An operator's decision on it, or None."]
     expectations: Annotated[int, "How many expectations it looked at."]
     unmet: Annotated[tuple[Unmet, ...], "Those that were not met."]
 
 
-class Published(Answer):
-    """The last load that Gold published."""
+class PublishedBy(Answer):
+    """The publishing of a load."""
 
-    load_seq: Annotated[int, "The load."]
     gate_run_id: Annotated[str, "The gate run that let it out."]
     published_at: Annotated[datetime, "When."]
 
 
-class Lag(Answer):
+class Published(PublishedBy):
+    """The last load that Gold published."""
+
+    load_seq: Annotated[int, "The load."]
+
+
+class Lag(_Partition):
     """How far Silver is behind a partition of Kafka."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     last_offset: Annotated[int | None, "The last offset that Silver decided; None before the first."]
     end_offset: Annotated[int, "The offset that the next record gets."]
     lag: Annotated[int, "Offsets that can be read and are not decided yet; markers of transactions count, too."]
@@ -332,8 +332,8 @@ class Status(Answer):
     last_load: Annotated[LastLoad | None, "The last load; None before the first."]
     unfinished_load: Annotated[int | None, "The load that the next run finishes, or None."]
     grown: Annotated[tuple[AddedPartitions, ...], "Topics that got partitions."]
-    rejects: Annotated[tuple[Rejects, ...], "What was kept out of Silver."]
-    kept_aside: Annotated[tuple[KeptAside, ...], "What expectations kept out of Gold."]
+    rejects: Annotated[tuple[Rejects, ...], "Records that were kept out of Silver."]
+    kept_aside: Annotated[tuple[KeptAside, ...], "Records that expectations kept out of Gold."]
     gate: Annotated[GateRun | None, "The last gate run; None before the first."]
     published: Annotated[Published | None, "The last published load; None before the first."]
     skipped_topics: Annotated[tuple[SkippedTopic, ...], "Topics that the last run could not read, and skipped."] = ()
@@ -342,7 +342,7 @@ class Status(Answer):
     topics_not_found: Annotated[tuple[str, ...], "Topics of the config that Kafka does not have, or that may not be seen."] = ()
 
 
-class RecordLoad(Answer):
+class RecordLoad(_Marks):
     """The load that decided a record, and its stream's watermark around it."""
 
     load_seq: Annotated[int, "The load."]
@@ -350,10 +350,6 @@ class RecordLoad(Answer):
     claimed_at: Annotated[datetime, "When."]
     bronze_after_version: Annotated[int, "The version of `bronze_records` that the load before ended at."]
     bronze_to_version: Annotated[int, "The version that this one ended at."]
-    epoch_before: Annotated[int | None, "The stream's epoch before the load; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "The stream's epoch after the load; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
 
 
 class PassedBy(Answer):
@@ -364,21 +360,19 @@ class PassedBy(Answer):
 
 
 class SettledBy(Answer):
-    """Who released or discarded a record."""
+    """The release or discard of a record."""
 
     load_seq: Annotated[int, "The load that did it."]
     kind: Annotated[str, "`release` or `discard`."]
     reason: Annotated[str, "Why."]
-    requested_by: Annotated[str, "Who requested it."]
+    requested_by: Annotated[str, "The person who requested it."]
     run_id: Annotated[str, "The run that did it."]
     claimed_at: Annotated[datetime, "When."]
 
 
-class Winner(Answer):
-    """The record that had a duplicate's or collision's sequence first."""
+class Winner(_Partition):
+    """The record that had a duplicate's or collision's sequence first; its topic may be an earlier incarnation."""
 
-    topic: Annotated[str, "Its topic: of a moved topic's record it may be an earlier incarnation."]
-    partition: Annotated[int, "Its partition."]
     offset: Annotated[int, "Its Kafka offset."]
     table: Annotated[str, "The table that holds it: `silver_records` or `silver_rejects`."]
     load_seq: Annotated[int, "The load that decided it."]
@@ -394,20 +388,13 @@ class Audit(Answer):
     passed: Annotated[bool, "Whether every critical expectation was met."]
 
 
-class PublishedBy(Answer):
-    """The publishing of a record's load."""
-
-    gate_run_id: Annotated[str, "The gate run that let it out."]
-    published_at: Annotated[datetime, "When."]
-
-
 class Aside(Answer):
     """How an expectation kept a record out of Gold."""
 
     reason: Annotated[str, "The expectations that were not met."]
     state: Annotated[str, "`held`, `released` or `discarded`."]
     gate_run_id: Annotated[str, "The gate run that did it."]
-    settled: Annotated[SettledBy | None, "Who released or discarded it, or None."]
+    settled: Annotated[SettledBy | None, "The release or discard of it, or None."]
 
 
 class Header(Answer):
@@ -426,19 +413,16 @@ class Record(Answer):
     timestamp_type: Annotated[int, "0 if the producer set the timestamp, 1 if the broker did."]
     ingested_at: Annotated[datetime, "When Bronze read it."]
     run_id: Annotated[str, "The run that read it."]
-    problem: Annotated[str | None, "What of producer, epoch and sequence could not be read at ingest."] = None
+    problem: Annotated[str | None, "The part of producer, epoch and sequence that could not be read at ingest."] = None
 
 
-class Fate(Answer):
-    """What became of one record, and by which rule: `tidemark.why`."""
+class Fate(_Stream):
+    """The fate of one record, and the rule behind it: `tidemark.why`. Its stream is the one that it was decided in."""
 
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
     offset: Annotated[int, "Kafka offset."]
     incarnation: Annotated[RecordIncarnation | None, "The topic's incarnation; None if it has only one."] = None
-    timestamp: Annotated[datetime | None, "Kafka timestamp; None if it is none."]
-    timestamp_ms: Annotated[int | None, "What Kafka has as the timestamp, where it is none; else None."]
-    producer: Annotated[str | None, "The producer that it was decided by; None if none is configured or it could not be read."]
+    timestamp: Annotated[datetime | None, "Kafka timestamp; None if it is no valid time."]
+    timestamp_ms: Annotated[int | None, "Kafka's timestamp in milliseconds, if it is no valid time; else None."]
     epoch: Annotated[int | None, "The epoch that it was decided by; None if it could not be read."]
     sequence: Annotated[int | None, "The sequence that it was decided by; None if it could not be read."]
     class_: Annotated[str, "The class; `undecided` if no load has decided it yet."]
@@ -452,23 +436,20 @@ class Fate(Answer):
     misfit: Annotated[str | None, "The field of an undecodable JSON value that is not of its type, or why nothing was read."]
     load: Annotated[RecordLoad | None, "The load that decided it; None if none has."]
     passed_by: Annotated[PassedBy | None, "The record that moved the watermark past it in the same load, if it is late."]
-    settled: Annotated[SettledBy | None, "Who released or discarded it, or None."]
+    settled: Annotated[SettledBy | None, "The release or discard of it, or None."]
     winner: Annotated[Winner | None, "The record that had its sequence first, if it is a duplicate or collision."]
     gate: Annotated[Audit | None, "The last audit of its load, or None."]
-    decision: Annotated[Decision | None, "What an operator decided on its load after the gate failed, or None."]
+    decision: Annotated[Decision | None, "An operator's decision on its load after the gate failed, or None."]
     published: Annotated[PublishedBy | None, "The publishing of its load; None if that is not published."]
     aside: Annotated[Aside | None, "How an expectation kept it out of Gold; None if none did."]
     record: Annotated[Record, "The record as Bronze holds it."]
 
 
-class Held(Answer):
+class Held(_Stream):
     """A record that waits in quarantine."""
 
     class_: Annotated[str, "The class; `unmet` if an expectation kept it out of Gold."]
     reason: Annotated[str | None, "The reason in detail, or None."]
-    topic: Annotated[str, "Kafka topic."]
-    partition: Annotated[int, "Kafka partition."]
-    producer: Annotated[str | None, "The stream's producer; None if none is configured or it could not be read."]
     epoch: Annotated[int | None, "Epoch; None if it could not be read."]
     first_sequence: Annotated[int | None, "Its sequence; None if it could not be read."]
     first_offset: Annotated[int, "Its Kafka offset."]
@@ -483,18 +464,14 @@ class Quarantine(Answer):
     count: Annotated[int, "How many there are."]
 
 
-class Moved(_Stream):
+class Moved(_Marks, _Stream):
     """A stream that a release or discard moved."""
 
-    epoch_before: Annotated[int | None, "Its epoch before; None if no record was accepted yet."]
-    high_watermark_before: Annotated[int | None, "Its highest accepted sequence before; None if no record was accepted yet."]
-    epoch_after: Annotated[int | None, "Its epoch after; None if no record was accepted yet."]
-    high_watermark_after: Annotated[int | None, "Its highest accepted sequence after; None if no record was accepted yet."]
     declared_epoch: Annotated[int | None, "The epoch that an operator declared for what comes next, or None."]
 
 
 class Settled(Answer):
-    """What a release or discard did, or would do: `tidemark.quarantine_release`, `tidemark.quarantine_discard`."""
+    """The outcome of a release or discard: `tidemark.quarantine_release`, `tidemark.quarantine_discard`."""
 
     pipeline: Annotated[str, "The pipeline's name."]
     run_id: Annotated[str, "The run."]
@@ -503,11 +480,8 @@ class Settled(Answer):
     load_seq: Annotated[int | None, "The load that did it; None if there was nothing to do."]
     records: Annotated[int, "How many records."]
     classes: Annotated[Mapping[str, int], "How many of each class."]
-    left: Annotated[Mapping[str, int], "How many were meant and had to stay, by reason."]
+    left: Annotated[Mapping[str, int], "How many of the named records had to stay, by reason."]
     streams: Annotated[tuple[Moved, ...], "The streams concerned."]
-
-
-Check = findings.Check
 
 
 class Verification(Answer):

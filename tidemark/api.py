@@ -14,32 +14,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import QUARANTINED
 from lakehouse.errors import TableStateError, UsageError
+from lakehouse.run.findings import require_sound
 from lakehouse.table import Lakehouse
-from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
+from silver.state.request import RecordFilter, Request
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, from_plain
+from tidemark.process.output import MAX_TABLE_ROWS
+from tidemark.process.requests import named_reason, to_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from os import PathLike
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.state.request import Kind, RecordFilter, Request
+    from silver.state.request import Kind
+    from tidemark.process.context import Config
 
-    Config = PathLike[str] | str | Mapping[str, Any]
     Overrides = Mapping[str, object]
 
-MOST = 1_000
 _MOST_DAYS = 1_000_000
 
 
 class NotSoundError(TableStateError):
-    """A check of `verify` does not hold. The message is about the first one; `verification` has all."""
+    """A check of `verify` does not hold. The message is about the first such check; `verification` has all."""
 
     verification: Verification
 
@@ -60,7 +64,7 @@ def run(
     with _job(config, spark, overrides) as job:
         from tidemark.runner.once import run_once
 
-        return made(RunResult, run_once(job, stage=stage))
+        return from_plain(RunResult, run_once(job, stage=stage))
 
 
 def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides | None = None) -> Plan:
@@ -72,7 +76,7 @@ def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        return made(Plan, medallion.plan(job))
+        return from_plain(Plan, medallion.plan(job))
 
 
 def status(
@@ -80,12 +84,12 @@ def status(
     spark: SparkSession | None = None,
     *,
     lag: bool = False,
-    limit: int | None = MOST,
+    limit: int | None = MAX_TABLE_ROWS,
     overrides: Overrides | None = None,
 ) -> Status:
     """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
 
-    Missing parts are empty or None. `lag` asks Kafka how far Silver is behind. `limit` streams are listed; None lists all.
+    `lag` asks Kafka how far Silver is behind. At most `limit` streams are listed; None lists all.
     """
     most = _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
@@ -93,7 +97,7 @@ def status(
         from tidemark.readers.lag import with_lag
 
         found = reading.status(settings.pipeline, Lakehouse.of(settings), topics=settings.kafka.topics, most_streams=most)
-        return made(Status, with_lag(found, settings) if lag else found)
+        return from_plain(Status, with_lag(found, settings) if lag else found)
 
 
 def why(
@@ -114,8 +118,7 @@ def why(
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers.why import why_with_record
 
-        found, record = why_with_record(Lakehouse.of(settings), *place)
-        return made(Fate, {**found, "record": record})
+        return from_plain(Fate, why_with_record(Lakehouse.of(settings), *place))
 
 
 def quarantine(
@@ -126,21 +129,20 @@ def quarantine(
     partition: int | None = None,
     producer: str | None = None,
     older_than_days: float | None = None,
-    limit: int | None = MOST,
+    limit: int | None = MAX_TABLE_ROWS,
     spark: SparkSession | None = None,
     overrides: Overrides | None = None,
 ) -> Quarantine:
     """List the records that wait for a decision: kept out of Silver, or by an expectation out of Gold.
 
-    `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet` for those kept out of Gold. None as `limit` lists
-    all.
+    `kind` is `late`, `collision`, `invalid`, `jump`, `fenced`, or `unmet`: kept out of Gold. None as `limit` lists all.
     """
     wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers import quarantine as reading
 
         found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
-        return made(Quarantine, {"records": found, "count": count})
+        return from_plain(Quarantine, {"records": found, "count": count})
 
 
 def quarantine_release(
@@ -205,10 +207,9 @@ def verify(
         TableMissingError: Silver has not been written yet.
     """
     with _job(config, spark, overrides) as job:
-        from lakehouse.run.findings import require_sound
         from pipelines import medallion
 
-        found = made(Verification, medallion.verify(job, is_deep=deep))
+        found = from_plain(Verification, medallion.verify(job, is_deep=deep))
         try:
             require_sound(found.checks)
         except TableStateError as error:
@@ -225,37 +226,32 @@ def sql(config: Config, query: str, *, spark: SparkSession | None = None, overri
     Raises:
         UsageError: It is not SQL, does more than read, or names a table that does not exist.
     """
-    asked = _text("query", query)
     with _settings(config, spark, overrides) as settings:
         from tidemark.readers.database import run_query
 
-        with run_query(Lakehouse.of(settings), asked) as answer:
+        with run_query(Lakehouse.of(settings), _text("query", query)) as answer:
             return answer.arrow().read_all()
 
 
 @contextlib.contextmanager
 def _settings(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Settings]:
+    from lakehouse.config.load import as_yaml
     from tidemark.process.context import called_from_python, load_settings
 
     with called_from_python(spark):
-        yield load_settings(config, _texts(overrides))
+        texts = {
+            _text("overrides", key): os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key)
+            for key, value in (overrides or {}).items()
+        }
+        yield load_settings(config, texts)
 
 
 @contextlib.contextmanager
 def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Job]:
-    from tidemark.process.context import called_from_python, open_job
+    from tidemark.process.context import job_of
 
-    with called_from_python(spark), open_job(config, _texts(overrides)) as job:
+    with _settings(config, spark, overrides) as settings, job_of(settings) as job:
         yield job
-
-
-def _texts(overrides: Overrides | None) -> dict[str, str]:
-    from lakehouse.config.load import as_yaml
-
-    given = {_text("overrides", key): value for key, value in (overrides or {}).items()}
-    return {
-        key: os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key) for key, value in given.items()
-    }
 
 
 def _settled(
@@ -264,34 +260,28 @@ def _settled(
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        return made(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
+        return from_plain(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
 
 
 def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:
-    from silver.state.request import RecordFilter, Request
-    from tidemark.process.requests import named_reason, to_filter
-
-    is_one = wanted.offset is not None
-    record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
-    filters = RecordFilter(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
+    record, filters = RecordFilter(), wanted
+    if wanted.offset is not None:
+        record = RecordFilter(topic=wanted.topic, partition=wanted.partition, offset=wanted.offset)
+        filters = RecordFilter(wanted.kind, producer=wanted.producer, days=wanted.days)
     return Request(kind, *named_reason(reason, by), wanted=to_filter(record, filters, everything=everything))
 
 
 def _wanted(
     kind: str | None, topic: str | None, partition: int | None, offset: int | None, *, producer: str | None, days: object
 ) -> RecordFilter:
-    from lakehouse.contracts.gold import UNMET
-    from lakehouse.contracts.silver import QUARANTINED
-    from silver.state.request import RecordFilter
-
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
     if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):
-        expected = f"0 to {_MOST_DAYS:,}"
-        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected=expected)
-    texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
-    numbers = (_number("partition", partition), _number("offset", offset))
-    return RecordFilter(kind, next(texts), *numbers, next(texts), days)
+        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected="0 to 1,000,000")
+    for name, text in (("topic", topic), ("producer", producer)):
+        if text is not None:
+            _text(name, text)
+    return RecordFilter(kind, topic, _number("partition", partition), _number("offset", offset), producer, days)
 
 
 def _text(name: str, value: object) -> str:

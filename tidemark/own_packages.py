@@ -1,7 +1,6 @@
-"""Our other packages, found next to `tidemark` whatever else the path holds.
+"""Finds our other packages next to `tidemark`: a working folder or `PYTHONPATH` may have packages of the same names.
 
-Their names are generic, and a working folder or `PYTHONPATH` may have its own. Imports only the standard library, because it
-comes before any of ours.
+Imports only the standard library, because it comes before any of ours.
 """
 
 from __future__ import annotations
@@ -39,7 +38,14 @@ def find_own() -> None:
         loaded = sys.modules.get(name)
         place = None if loaded is None else _place(loaded)
         if loaded is not None and (place is None or place.resolve() != (FOLDER / name).resolve()):
-            raise ForeignPackageError(_message(name, place), name=name, path=None if place is None else str(place))
+            message = (
+                f"Another module is loaded under the name of one of Tidemark's packages: {name}.\n"
+                f"  where: {'a module without a file' if place is None else ascii(str(place))}\n"
+                f"  expected: {str(FOLDER / name)!a}\n"
+                f"  next: A process can have only one of the two. Run Tidemark in a process of its own, for example by the "
+                f"command `tidemark`, or rename the other module."
+            )
+            raise ForeignPackageError(message, name=name, path=None if place is None else str(place))
     if not any(type(finder).__name__ == _BesideTidemark.__name__ for finder in sys.meta_path):  # also after a reload
         sys.meta_path.insert(0, _BesideTidemark())
 
@@ -48,13 +54,3 @@ def _place(module: ModuleType) -> Path | None:
     folders = list(getattr(module, "__path__", ()))
     file = folders[0] if folders else getattr(module, "__file__", None)
     return None if file is None else Path(file)
-
-
-def _message(name: str, place: Path | None) -> str:
-    return (
-        f"Another module is loaded under the name of one of Tidemark's packages: {name}.\n"
-        f"  where: {'a module without a file' if place is None else ascii(str(place))}\n"
-        f"  expected: {str(FOLDER / name)!a}\n"
-        f"  next: A process can have only one of the two. Run Tidemark in a process of its own, for example by the command "
-        f"`tidemark`, or rename the other module."
-    )

@@ -72,6 +72,7 @@ def tables(root: Path) -> dict[str, list[Any]]:
     lakehouse, found = Lakehouse(root=str(root)), {}
     with query.connect(lakehouse) as opened:
         for name in sorted(set(TABLE_NAMES) & query.tables(lakehouse).keys()):
+            opened.open([name])
             described = opened.connection.execute(f"DESCRIBE {name}").fetchall()
             columns = ", ".join(f'"{column[0]}"' for column in described if column[0] not in _VARYING)
             found[name] = opened.connection.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").fetchall()

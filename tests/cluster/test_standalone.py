@@ -43,8 +43,8 @@ def test_the_main_job_runs_on_a_cluster_of_two_workers(tmp_path: Path, broker: L
         application = installed() / "jobs" / "run_medallion.py"
         submit(application, "--config", str(config), master=master, packages=installed(), conf=few)
     with query.connect(Lakehouse(root=str(root))) as opened:
-        published = opened.connection.execute("SELECT payload['id'] FROM gold_records ORDER BY ALL").fetchall()
-    assert [row[0] for row in published] == list(range(1, 12))
+        published = opened.rows("SELECT payload['id'] AS id FROM gold_records ORDER BY ALL")
+    assert [row["id"] for row in published] == list(range(1, 12))
 
 
 def test_the_tables_are_queried_over_jdbc(spark: SparkSession, run: Run, tmp_path: Path) -> None:

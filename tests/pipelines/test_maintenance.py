@@ -73,7 +73,7 @@ def test_small_files_become_few_and_old_ones_go(spark: SparkSession, new_run: Ca
     with query.connect(run.lakehouse) as opened:
         for name in WRITTEN:
             expected = spark.read.table(run.table(name).sql).count()
-            assert opened.connection.execute(f"SELECT count(*) FROM {name}").fetchall() == [(expected,)]
+            assert opened.rows(f"SELECT count(*) AS n FROM {name}") == [{"n": expected}]
             table = DeltaTable(f"{run.lakehouse.root}/{name}")
             counted = QueryBuilder().register("t", table).execute("SELECT count(*) AS n FROM t").read_all()
             assert counted["n"].to_pylist() == [expected]

@@ -16,7 +16,7 @@ from tests.scenario.lakehouse import FOLDER, ORDERS, Scenario, written
 from tests.support.kafka import delete_topic, send, sequenced
 from tests.support.small_config import small_config
 from tidemark import answers
-from tidemark.answers import made
+from tidemark.answers import from_plain
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
@@ -38,7 +38,7 @@ def require_work(copy: Scenario, command: str, tell: Callable[..., Said]) -> Non
     done = tell(copy, *command.split(), *WRITES[command], "--json").json
     assert copy.commits() != before, command
     if command in ANSWERS:
-        assert list(differences(done, as_json(made(ANSWERS[command], done), is_whole=True))) == []
+        assert list(differences(done, as_json(from_plain(ANSWERS[command], done), is_whole=True))) == []
 
 
 @pytest.mark.parametrize("command", [each for each in WRITES if each not in IN_S3])

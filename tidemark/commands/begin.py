@@ -9,41 +9,30 @@ from typing import Annotated
 import typer
 
 from tidemark.commands.tools import Call
+from tidemark.process import output
+from tidemark.process.context import load_settings
 from tidemark.process.options import DEFAULT_CONFIG, AsJson, OptionalConfigFile, Overrides, command_line
 
 MOST_SAMPLED = 4_000
 _ROLE = "As header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8; else what the sample shows."
-Sample = Annotated[
-    int, typer.Option("--sample", metavar="RECORDS", min=2, max=100_000, help="How many records are looked at, at most.")
-]
+_PROPERTY = "A Kafka client property; secrets as ${env:NAME}."
+_REGISTRY = "A schema registry: the fields of values behind its ids are looked at."
+_REGISTRY_KEY = "A key of value.registry: username, password, ca, cert, key; secrets as ${env:NAME}. May be repeated."
+Sample = Annotated[int, typer.Option("--sample", metavar="RECORDS", min=2, max=100_000, help="The most records to look at.")]
+Texts = list[str] | None
 
 
 def init(
     *,
     brokers: Annotated[str | None, typer.Option("--brokers", metavar="HOST:PORT", help="Kafka's brokers.")] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic. May be repeated.")] = None,
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="FOLDER", help="Where the tables go: a folder, or s3://bucket/path.")
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A Kafka client property; secrets as ${env:NAME}."),
-    ] = None,
+    topic: Annotated[Texts, typer.Option("--topic", metavar="TOPIC", help="A topic. May be repeated.")] = None,
+    root: Annotated[str | None, typer.Option("--root", metavar="FOLDER", help="A folder, or s3://bucket/path.")] = None,
+    properties: Annotated[Texts, typer.Option("--property", metavar="NAME=VALUE", help=_PROPERTY)] = None,
     sequence: Annotated[str | None, typer.Option("--sequence", metavar="WHERE", help=_ROLE)] = None,
     producer: Annotated[str | None, typer.Option("--producer", metavar="WHERE", help="The same for the producer.")] = None,
     epoch: Annotated[str | None, typer.Option("--epoch", metavar="WHERE", help="The same for the epoch.")] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option("--registry", metavar="URL", help="A schema registry: the fields of values behind its ids are looked at."),
-    ] = None,
-    registry_properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--registry-property",
-            metavar="NAME=VALUE",
-            help="A key of value.registry: username, password, ca, cert, key; secrets as ${env:NAME}. May be repeated.",
-        ),
-    ] = None,
+    registry: Annotated[str | None, typer.Option("--registry", metavar="URL", help=_REGISTRY)] = None,
+    registry_properties: Annotated[Texts, typer.Option("--registry-property", metavar="NAME=VALUE", help=_REGISTRY_KEY)] = None,
     sample: Sample = MOST_SAMPLED,
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The file to write.")] = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
@@ -72,8 +61,6 @@ def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as
     With --config, look at all that check looks at. Ends with 1 where something is missing.
     """
     from lakehouse.machine.doctor import diagnose
-    from tidemark.process import output
-    from tidemark.process.context import load_settings
 
     if config is not None:
         load_settings(config, overrides)  # a wrong config is a usage error here, and a finding there
@@ -89,7 +76,6 @@ def check(*, sample: Sample = MOST_SAMPLED, call: Call) -> int:
     Config, machine, brokers, topics, records, tables, gate and models. Ends with 1 where something is missing.
     """
     from tidemark.extras.onboarding.check import check as look
-    from tidemark.process import output
 
     findings = look(call.config, call.overrides, most=sample)
     is_ok = all(finding.ok for finding in findings)

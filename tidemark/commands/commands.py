@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -19,8 +19,10 @@ from tidemark.commands.recovery import maintain, rebuild, restore, verify
 from tidemark.commands.requests import erase, gate_app, quarantine_app, topic_app, watermark_app
 from tidemark.commands.tools import Call, broker_app, config_app, group, jars_app, need_command
 from tidemark.process.exit_codes import exit_code_of, invoke
-from tidemark.process.options import MOST_ROWS, Limit
+from tidemark.process.options import Limit
+from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.runner.once import run_once
+from tidemark.runner.summary import Stage, with_first_streams, write_plan, write_result
 
 SECTIONS = {
     "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
@@ -42,15 +44,12 @@ class _Sections(TyperGroup):
                 formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names])
 
 
-app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True)
-_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
-for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
-    app.add_typer(_group, name=_name)
+_PURPOSE = "Kafka to Bronze, Silver and Gold Delta tables, each record exactly once."
+app = group("tidemark", _PURPOSE, _Sections, has_completion=True)
+for _group in (config_app, jars_app, quarantine_app, watermark_app, gate_app, topic_app, broker_app):
+    app.add_typer(_group)
 for _command in (init, check, doctor, status, sql, report, why, order, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
-
-
-Stage = Literal["bronze", "silver", "gate", "gold"]
 
 
 @app.callback(invoke_without_command=True)
@@ -88,37 +87,35 @@ def run(
     """Run the pipeline: Bronze, Silver, the gate, Gold."""
     from tidemark.extras.watch.after_run import listening
     from tidemark.runner.loop import run_every
-    from tidemark.runner.summary import write_result
+
+    show = partial(write_result, as_json=call.as_json)
 
     def on_failure(failed: dict[str, Any]) -> None:
         if call.as_json:
-            write_result(failed, as_json=True)
+            show(failed)
 
     with call.job() as job:
         if every is not None:
-            on_result = partial(write_result, as_json=call.as_json)
             with listening(job.settings, job.report):
-                return run_every(job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure)
+                return run_every(job, seconds=every, stage=stage, on_result=show, on_failure=on_failure)
         result = run_once(job, stage=stage, on_failure=on_failure)
-    write_result(result, as_json=call.as_json)
+    show(result)
     return 0
 
 
 @app.command()
-def plan(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
-    from tidemark.runner.summary import write_plan
 
     with call.job() as job:
         planned = medallion.plan(job)
-    write_plan(planned, as_json=call.as_json, most=limit)
+    call.show(with_first_streams(planned, limit), write_plan)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line.
 
-    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
-    143 after SIGTERM.
+    Returns 0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 or 143.
     """
     return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

@@ -14,21 +14,21 @@ from lakehouse.escape import printable, shortened
 from lakehouse.table import Lakehouse
 from tidemark.commands.tools import Call
 from tidemark.process import output as show
-from tidemark.process.options import MOST_ROWS, Limit, OffsetArgument, PartitionArgument, TopicArgument
+from tidemark.process.options import Limit, Offset, Partition, Topic
 
 if TYPE_CHECKING:
     from silver.audit.arrival_order import Order
 
-
 OrderFormat = Literal["table", "csv", "json"]
 Format = Literal["table", "csv", "json", "parquet"]
+_DEFAULT_FORMAT = "By default a table on a terminal, in a file what its name ends in, else CSV."
 _BY_SUFFIX: dict[str, Format] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
 def status(
     *,
     lag: Annotated[bool, typer.Option("--lag", help="Ask Kafka, too, how far Silver is behind.")] = False,
-    limit: Limit = MOST_ROWS,
+    limit: Limit = show.MAX_TABLE_ROWS,
     call: Call,
 ) -> None:
     """Show watermarks, classes, the gate's verdict and Gold."""
@@ -46,14 +46,12 @@ def status(
         raise typer.Exit(1)
 
 
-def why(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
+def why(topic: Topic, partition: Partition, offset: Offset, *, call: Call) -> None:
     """Say what became of one record, and by which rule."""
     from tidemark.readers.why import why as explain
     from tidemark.readers.why import write_why
 
-    settings = call.settings()
-    found = explain(Lakehouse.of(settings), topic, partition, offset)
-    call.show(found, write_why)
+    call.show(explain(Lakehouse.of(call.settings()), topic, partition, offset), write_why)
 
 
 def order(
@@ -147,10 +145,7 @@ def sql(
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="The query in a file; - for stdin.")] = None,
     call: Call,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Unless given: on a terminal a table, in a file what its name ends in, else CSV."),
-    ] = None,
+    form: Annotated[Format | None, typer.Option("--format", help=_DEFAULT_FORMAT)] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
     """Query the tables in DuckDB's SQL, each by its name. Reads only."""
@@ -176,8 +171,7 @@ def sql(
 
 def _asked(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
-        expected = "the query as an argument, or -f FILE"
-        raise UsageError("It is not clear what is asked.", where="sql", expected=expected)
+        raise UsageError("It is not clear what is asked.", where="sql", expected="the query as an argument, or -f FILE")
     if file is None:
         return query or ""
     try:

@@ -12,8 +12,9 @@ from lakehouse.run.findings import Check, require_sound
 from tidemark.commands.requests import named_key
 from tidemark.commands.tools import Call
 from tidemark.process import output
-from tidemark.process.options import By, DryRun, KeyFileOption, KeyHexOption, KeyOption, Reason
+from tidemark.process.options import By, DryRun, Key, KeyFile, KeyHex, Reason
 from tidemark.process.requests import person
+from tidemark.runner.summary import write_left_shadows
 
 _MIB = 2**20
 
@@ -70,12 +71,12 @@ def rebuild(
 
 
 def write_restored(done: dict[str, Any]) -> None:
-    """Print on stdout what a restore rolled back, or would roll back."""
+    """Print on stdout what a restore took back, or would take back."""
     verb = "Would take" if done["is_dry_run"] else "Took"
     number = f", as load {done['load_seq']}" if done["load_seq"] else ""
     output.write(f"{verb} all tables back to load {done['to']}{number}.")
     if done["undone"] is None:
-        output.write("No later load was there.")
+        output.write("There was no later load.")
     else:
         first, last = done["undone"]
         gone = f"{done['records']:,} rows of silver_records and {done['rejects']:,} of silver_rejects"
@@ -87,13 +88,11 @@ def write_rebuilt(done: dict[str, Any]) -> None:
     changed = sum(row["records"] for row in done["changes"])
     output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} changed.")
     if done["changes"]:
-        output.write_table(["before", "after", "records"], [list(row.values()) for row in done["changes"]])
-        columns = [name for name in done["samples"][0] if any(row[name] is not None for row in done["samples"])]
-        rows = [[row[name] for name in columns] for row in done["samples"]]
-        output.write_table(columns, rows, title="The first of them")
+        output.write_rows(done["changes"], ("before", "after", "records"))
+        output.write_rows(done["samples"], title="The first of them", hidden=(None,))
     if done["payload_fields"]:
-        rows = [[row[name] or "none" for name in ("field", "before", "after")] for row in done["payload_fields"]]
-        output.write_table(["field", "before", "after"], rows, title="All values are decoded again, into other fields")
+        fields = [{name: value or "none" for name, value in row.items()} for row in done["payload_fields"]]
+        output.write_rows(fields, ("field", "before", "after"), title="All values are decoded again, into other fields")
     if done["repeated"]:
         output.write(f"Decisions of people that were done again: {done['repeated']}.")
     for each in done["not_repeated"]:
@@ -109,34 +108,28 @@ def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         output.write_json(found)
     else:
-        _write_text(found)
+        _write_checks(found)
     require_sound(Check(**check) for check in found["checks"])
 
 
-def _write_text(found: dict[str, Any]) -> None:
+def _write_checks(found: dict[str, Any]) -> None:
     rows = [("ok" if each["ok"] else "NO", each["check"], each["observed"], each["where"]) for each in found["checks"]]
     output.write_table(["", "check", "observed", "where"], rows)
     if found["last_load_seq"] is None:
         output.write("The rest was not looked at: with these files it would be read wrong.")
         return
-    output.write(
-        f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}; {found['seconds']:.1f} s."
-    )
+    loads = f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}"
+    output.write(f"{loads}; {found['seconds']:.1f} s.")
     if found["open_claim"] is not None:
         output.write(f"Load {found['open_claim']} is claimed and not finished: the next run finishes it.")
 
 
-EraseOption = Annotated[
-    bool, typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and prove that the key is gone.")
-]
-
-
 def maintain(
     *,
-    erase: EraseOption = False,
-    key: KeyOption = None,
-    key_hex: KeyHexOption = None,
-    key_file: KeyFileOption = None,
+    erase: Annotated[bool, typer.Option("--erase", help="Finish an erasure, and prove that the key is gone.")] = False,
+    key: Key = None,
+    key_hex: KeyHex = None,
+    key_file: KeyFile = None,
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
@@ -146,23 +139,18 @@ def maintain(
     if not erase and (key, key_hex, key_file) != (None, None, None):
         raise UsageError("A key is given without --erase.", where="maintain", expected="--erase with the key")
     sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
-    if sought is not None:
-        with call.job() as job:
-            ended = medallion.forget(job, sought, is_dry_run=dry_run)
-        call.show(ended, _write_ended)
-        if not ended["is_proven"]:
-            raise typer.Exit(1)
-        return
     with call.job() as job:
-        done = medallion.maintain(job, is_dry_run=dry_run)
-    call.show(done, _write_maintained)
+        if sought is None:
+            done = medallion.maintain(job, is_dry_run=dry_run)
+        else:
+            done = medallion.forget(job, sought, is_dry_run=dry_run)
+    call.show(done, _write_maintained if sought is None else _write_erased)
+    if sought is not None and not done["is_proven"]:
+        raise typer.Exit(1)
 
 
-def _write_ended(done: dict[str, Any]) -> None:
-    from tidemark.runner.summary import write_left_shadows
-
-    columns = ["table", "removed_files", "removed_log_files", "key_rows", "old_files"]
-    output.write_table(columns, [[each[name] for name in columns] for each in done["tables"]])
+def _write_erased(done: dict[str, Any]) -> None:
+    output.write_rows(done["tables"], ("table", "removed_files", "removed_log_files", "key_rows", "old_files"))
     if done["is_proven"]:
         output.write("No record has the key, and of these tables only the current version is left.")
     if any(each["key_rows"] for each in done["tables"]):
@@ -180,18 +168,18 @@ def _write_ended(done: dict[str, Any]) -> None:
 
 
 def _write_maintained(done: dict[str, Any]) -> None:
+    is_dry_run = done["is_dry_run"]
     rows = [
         (
             each["table"],
             each["files_before"],
-            f"{each['small_files']} small" if done["is_dry_run"] else each["files_after"],
-            f"{(each['bytes_before'] if done['is_dry_run'] else each['bytes_after']) / _MIB:,.1f}",
+            f"{each['small_files']} small" if is_dry_run else each["files_after"],
+            f"{each['bytes_before' if is_dry_run else 'bytes_after'] / _MIB:,.1f}",
             each["removed_files"],
             f"{each['seconds']:.1f}",
             "; ".join([*(f"set {name}" for name in each["properties"]), *each["skipped"]]),
         )
         for each in done["tables"]
     ]
-    after = "to be put together" if done["is_dry_run"] else "files after"
-    removed = "to be removed" if done["is_dry_run"] else "removed"
+    after, removed = ("to be put together", "to be removed") if is_dry_run else ("files after", "removed")
     output.write_table(["table", "files", after, "MiB", removed, "seconds", ""], rows)

@@ -9,65 +9,47 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lakehouse.contracts.gate import REJECTED, RELEASED
+from lakehouse.contracts.bronze import NEW, SAME
+from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.silver import QUARANTINED, Quarantined
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
-from tidemark.commands.tools import Call, group, need_command
-from tidemark.process.options import (
-    MOST_ROWS,
-    By,
-    DryRun,
-    KeyFileOption,
-    KeyHexOption,
-    KeyOption,
-    Limit,
-    OffsetArgument,
-    PartitionArgument,
-    Reason,
-    TopicArgument,
-)
+from silver.state.request import Erase, RecordFilter, Request, Reset
+from tidemark.commands.tools import Call, group
+from tidemark.process.options import By, DryRun, Key, KeyFile, KeyHex, Limit, Offset, Partition, Reason, Topic
+from tidemark.process.output import MAX_TABLE_ROWS, cell, tell_left_out, write, write_json
 from tidemark.process.requests import named_reason, to_filter
+from tidemark.readers import quarantine, topics
+from tidemark.runner.summary import with_first_streams, write_decided, write_gate_decision, write_gate_run
 
 if TYPE_CHECKING:
     from bronze.progress.topic_breaks import Break
-    from silver.state.request import Kind, Request
+    from silver.state.request import Kind
 
 QuarantineClass = Literal[Quarantined, "unmet"]
-ClassOption = Annotated[
-    QuarantineClass | None, typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold.")
-]
+_CLASSES = f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."
+ClassOption = Annotated[QuarantineClass | None, typer.Option("--class", help=_CLASSES)]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
 ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
-DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="What waits so long.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed where nothing else is named.")]
+DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="Only records this old.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All records that wait; required if no filter is given.")]
 RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
+_NUMBERING = "Whether a recreated topic has its old numbers."
+GateRun = Annotated[str | None, typer.Option("--gate-run", metavar="ID", help="The gate run; refused if it is not the last.")]
 
-GateReason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
-GateBy = Annotated[
-    str | None, typer.Option("--by", help="Who decides; kept in gate_decisions. The user of this machine by default.")
-]
-GateRunOption = Annotated[
-    str | None, typer.Option("--gate-run", metavar="ID", help="The gate run that is meant; refused where it is not the last.")
-]
-
-
-watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
-quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
-gate_app = group("The gate: what it found, and a decision where it failed.")
-topic_app = group("The topics that were read. Continue one that was recreated, or that lost records.")
-for _group in (watermark_app, quarantine_app, gate_app, topic_app):
-    _group.callback(invoke_without_command=True)(need_command)
+watermark_app = group("watermark", "The watermarks: the highest accepted sequence of each stream.")
+quarantine_app = group("quarantine", "Records that wait for a decision. Silver, or an expectation on Gold, kept them out.")
+gate_app = group("gate", "The gate: what it found, and a decision where it failed.")
+topic_app = group("topic", "The topics that were read. Continue one that was recreated, or that lost records.")
 
 
 @watermark_app.command("show")
-def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
+def watermark_show(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     """Show each stream's watermark: its highest accepted sequence."""
-    from tidemark.process.output import tell_left_out, write_json
     from tidemark.readers.status import status, write_streams
 
     settings = call.settings()
@@ -76,7 +58,7 @@ def watermark_show(*, limit: Limit = MOST_ROWS, call: Call) -> None:
         write_json(found["streams"])
         tell_left_out(len(found["streams"]), found["stream_count"], "streams")
     else:
-        write_streams(found["streams"], found["stream_count"])
+        write_streams(found)
 
 
 @quarantine_app.command("list")
@@ -87,34 +69,27 @@ def quarantine_list(
     partition: PartitionOption = None,
     producer: ProducerOption = None,
     days: DaysOption = None,
-    limit: Limit = MOST_ROWS,
+    limit: Limit = MAX_TABLE_ROWS,
     call: Call,
 ) -> None:
     """List the records that wait, by class, stream and age."""
-    from silver.state.request import RecordFilter
-    from tidemark.process.output import tell_left_out
-    from tidemark.readers import quarantine
-
-    settings = call.settings()
     wanted = RecordFilter(kind, topic, partition, None, producer, days)
-    found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
+    found, count = quarantine.held(Lakehouse.of(call.settings()), wanted, most=limit)
     call.show(found, lambda _: quarantine.write_held(found, count))
     tell_left_out(len(found), count, "records")
 
 
 @quarantine_app.command("show")
-def quarantine_show(topic: TopicArgument, partition: PartitionArgument, offset: OffsetArgument, *, call: Call) -> None:
+def quarantine_show(topic: Topic, partition: Partition, offset: Offset, *, call: Call) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
-    from tidemark.process.output import cell, write, write_json
     from tidemark.readers.why import why_with_record, write_why
 
-    lakehouse = Lakehouse.of(call.settings())
-    fate, raw = why_with_record(lakehouse, topic, partition, offset)
+    fate = why_with_record(Lakehouse.of(call.settings()), topic, partition, offset)
     if call.as_json:
-        write_json({**fate, "record": raw}, is_whole=True)
+        write_json(fate, is_whole=True)
         return
     write_why(fate)
-    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
+    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in fate["record"].items())]))
 
 
 def _add_settling(kind: Kind, description: str) -> None:
@@ -137,10 +112,9 @@ def _add_settling(kind: Kind, description: str) -> None:
         dry_run: DryRun = False,
         call: Call,
     ) -> None:
-        from silver.state.request import RecordFilter, Request
-
         filters = RecordFilter(kind_of, topic, partition, None, producer, days)
-        wanted = to_filter((of_topic, of_partition, offset), filters, everything=everything)
+        record = RecordFilter(topic=of_topic, partition=of_partition, offset=offset)
+        wanted = to_filter(record, filters, everything=everything)
         _decide(call, Request(kind, *named_reason(reason, by), wanted=wanted), is_dry_run=dry_run)
 
 
@@ -150,44 +124,36 @@ _add_settling("discard", "Give records up: they stay listed, and in Bronze, and 
 
 @watermark_app.command("reset")
 def watermark_reset(
-    topic: TopicArgument,
-    partition: PartitionArgument,
+    topic: Topic,
+    partition: Partition,
     *,
     reason: Reason,
     producer: ProducerOption = None,
-    to: Annotated[
-        int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
-    ] = None,
+    to: Annotated[int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="The new watermark.")] = None,
     new_epoch: Annotated[bool, typer.Option("--new-epoch", help="The producer's numbers start over from now on.")] = False,
     by: By = None,
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
-    from silver.state.request import Request, Reset
-
     if to is None and not new_epoch:
-        raise UsageError(
-            "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
-        )
+        raise UsageError("There is nothing to reset the watermark to.", where="watermark reset", expected="--to or --new-epoch")
     reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
     _decide(call, Request("reset", *named_reason(reason, by), reset=reset), is_dry_run=dry_run)
 
 
 def erase(
     *,
-    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic, in all its incarnations.")],
     reason: Reason,
-    key: KeyOption = None,
-    key_hex: KeyHexOption = None,
-    key_file: KeyFileOption = None,
+    key: Key = None,
+    key_hex: KeyHex = None,
+    key_file: KeyFile = None,
     by: By = None,
     dry_run: DryRun = False,
     call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Rows stay; their contents are removed."""
-    from silver.state.request import Erase, Request
-
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
     _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
 
@@ -200,53 +166,38 @@ def gate_show(
 ) -> None:
     """Show the last gate run, and the rows behind what was not met."""
     from pipelines import medallion
-    from tidemark.readers import gate
 
     with call.job() as job:
         found = medallion.show_gate(job, rows=rows)
-    call.show(found, gate.write_gate_run)
+    call.show(found, write_gate_run)
 
 
 def _add_decision(verb: str, decision: str, description: str) -> None:
     @gate_app.command(verb, help=description)
-    def decide(
-        *, reason: GateReason, gate_run: GateRunOption = None, by: GateBy = None, dry_run: DryRun = False, call: Call
-    ) -> None:
-        from lakehouse.contracts.gate import Decision
+    def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
         from pipelines import medallion
-        from tidemark.readers import gate
 
         asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
         with call.job() as job:
             done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
-        call.show(done, gate.write_gate_decision)
+        call.show(done, write_gate_decision)
 
 
-_add_decision(
-    "release", RELEASED, "Publish the last gate run's loads although a budget or an expectation of yours was not met."
-)
-_add_decision(
-    "reject", REJECTED, "Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."
-)
+_add_decision("release", RELEASED, "Publish the last gate run's loads although a budget or expectation was not met.")
+_add_decision("reject", REJECTED, "Keep the last gate run's loads out of Gold for good. Silver keeps them, and runs go on.")
 
 
 @topic_app.command("list")
 def topic_list(*, call: Call) -> None:
     """List the topics as they were read first, and every break that was accepted."""
-    from tidemark.readers import topics
-
-    settings = call.settings()
-    found = topics.known(Lakehouse.of(settings))
-    call.show(found, topics.write_known)
+    call.show(topics.known(Lakehouse.of(call.settings())), topics.write_known)
 
 
 @topic_app.command("accept")
 def topic_accept(
-    topic: TopicArgument,
+    topic: Topic,
     *,
-    same_numbering: Annotated[
-        bool | None, typer.Option("--same-numbering/--new-numbering", help="Whether a recreated topic has its old numbers.")
-    ] = None,
+    same_numbering: Annotated[bool | None, typer.Option("--same-numbering/--new-numbering", help=_NUMBERING)] = None,
     reason: Reason,
     by: By = None,
     dry_run: DryRun = False,
@@ -258,10 +209,7 @@ def topic_accept(
     the old one: a record that was accepted before with the same key and value is a duplicate, with other content a collision.
     A number must then name one record of its producer in the whole topic. With a new numbering every record counts as new.
     """
-    from lakehouse.contracts.bronze import NEW, SAME
     from pipelines import medallion
-    from silver.state.request import RecordFilter, Request
-    from tidemark.readers import topics
 
     ask = partial(_ask_numbering, as_json=call.as_json)
     numbering = ask if same_numbering is None else SAME if same_numbering else NEW
@@ -274,7 +222,6 @@ def topic_accept(
 def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
     """Ask on the terminal whether a moved topic has its old numbers; None if nobody can be asked."""
     from bronze.progress.topic_breaks import NUMBERINGS
-    from lakehouse.contracts.bronze import NEW, SAME
 
     if as_json or not sys.stdin.isatty():
         return None
@@ -283,22 +230,17 @@ def _ask_numbering(found: Break, *, as_json: bool) -> str | None:
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
-    """Read the key that one of the options gives. Errors do not repeat it.
-
-    Raises:
-        UsageError: None or several of the options are given, or the key is empty or cannot be read.
-    """
+    """Read the key that one of the options gives; UsageError if not exactly one does. Errors do not repeat the key."""
     if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- exactly one of the three is given
-        expected = "one of --key-file, --key and --key-hex"
-        raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
+        raise UsageError("It is not clear which key is meant.", where=command, expected="--key-file, --key or --key-hex")
     try:
         if file is not None:
-            key = _without_end_of_line(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+            key = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            key = key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
         else:
             key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
     except ValueError:
-        expected = "hexadecimal digits, two to a byte"
-        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected="two digits to a byte") from None
     except OSError as error:
         raise UsageError("The key's file cannot be read.", where=f"--key-file {file}", observed=error.strerror) from None
     if not key:
@@ -307,17 +249,12 @@ def named_key(command: str, text: str | None, hexadecimal: str | None, file: str
     return key
 
 
-def _without_end_of_line(key: bytes) -> bytes:
-    return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
-
-
 def _decide(call: Call, request: Request, *, is_dry_run: bool) -> None:
     from pipelines import medallion
     from pipelines.operate.requests import UNDECIDED
-    from tidemark.runner.summary import write_decided
 
     with call.job() as job:
         done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)
-    write_decided(done, as_json=call.as_json)
+    call.show(with_first_streams(done), write_decided)
     if UNDECIDED in done["left"]:
         raise typer.Exit(1)  # the erasure is not whole

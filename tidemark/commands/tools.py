@@ -13,94 +13,88 @@ import typer
 from typer.core import TyperGroup
 
 from lakehouse.errors import UsageError
-from tidemark.process.context import is_quiet, is_verbose, load_settings, open_job
+from tidemark.process.context import is_quiet, is_verbose, job_of, load_settings
 from tidemark.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
+from tidemark.process.output import tell, write_json
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
+_SET_OF_JARS = "One set only. The jars of a store are fetched only by name."
 
 
 @dataclass(frozen=True)
 class Call:
     """The options --config, --set and --json of a command. A command takes them as its parameter `call`."""
 
-    config: Path
-    overrides: list[str] | None
-    as_json: bool
+    config: ConfigFile = DEFAULT_CONFIG
+    overrides: Overrides = None
+    as_json: AsJson = False
 
     def settings(self) -> Settings:
-        """Load the settings; see `tidemark.process.context.load_settings`."""
+        """Load the settings; see `load_settings`."""
         return load_settings(self.config, self.overrides)
 
     def job(self) -> AbstractContextManager[Job]:
-        """Open a job; see `tidemark.process.context.open_job`."""
-        return open_job(self.config, self.overrides)
+        """Open a job with the settings."""
+        return job_of(self.settings())
 
     def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
         """Print a result on stdout: as JSON, or as text."""
-        from tidemark.process.output import write_json
-
         write_json(found) if self.as_json else write_text(found)
 
 
-def _option(name: str, option: Any, default: Any = False) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+def set_output(*, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Set what a command reports on stderr."""
+    is_quiet.set(quiet)
+    is_verbose.set(verbose)
 
 
-_CONFIG = (_option("config", ConfigFile, DEFAULT_CONFIG), _option("overrides", Overrides, None))
-_JSON = _option("as_json", AsJson)
-_OUTPUT = (_option("quiet", Quiet), _option("verbose", Verbose))
+def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+
+
+_OF_CALL, _OF_OUTPUT = _options(Call), _options(set_output)
 
 
 class Commands(typer.Typer):
-    """Commands that all take --quiet and --verbose."""
+    """Commands that all take --quiet and --verbose, and their `call` as the options --config, --set and --json."""
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """See `typer.Typer.command`."""
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(function, eval_str=True)
-            is_called = "call" in signature.parameters
-            own = [_CONFIG if each.name == "call" else (each,) for each in signature.parameters.values()]
-            parameters = [*itertools.chain(*own), *((_JSON,) if is_called else ()), *_OUTPUT]
+            own = [_OF_CALL if each.name == "call" else [each] for each in signature.parameters.values()]
 
             @functools.wraps(function)
             def run_command(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
-                is_quiet.set(quiet)
-                is_verbose.set(verbose)
-                if is_called:
-                    more["call"] = Call(more.pop("config"), more.pop("overrides"), more.pop("as_json"))
+                set_output(quiet=quiet, verbose=verbose)
+                if "call" in signature.parameters:
+                    more["call"] = Call(**{each.name: more.pop(each.name) for each in _OF_CALL})
                 return function(*arguments, **more)
 
-            vars(run_command)["__signature__"] = signature.replace(parameters=parameters)
+            vars(run_command)["__signature__"] = signature.replace(parameters=[*itertools.chain(*own), *_OF_OUTPUT])
             super(Commands, self).command(name, **options)(run_command)
             return function
 
         return add
 
 
-def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
-    """A group of commands, with help in plain text."""
+def group(name: str, description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
+    """A group of commands, with help in plain text. Without a command it shows the help."""
     # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
     context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
-    return Commands(cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context)
+    options: dict[str, Any] = {"cls": kind, "callback": need_command, "invoke_without_command": True, "rich_markup_mode": None}
+    return Commands(name=name, help=description, add_completion=has_completion, context_settings=context, **options)
 
 
-config_app = group("Look at a pipeline's config.")
-jars_app = group("The JVM jars: fetched once, used offline from then on.")
-broker_app = group("A local Kafka broker for development. Never for data that matters.")
-
-
-@config_app.callback(invoke_without_command=True)
-@jars_app.callback(invoke_without_command=True)
-@broker_app.callback(invoke_without_command=True)
 def need_command(context: typer.Context) -> None:
     """Show the help and exit as for a wrong command line, if no command is given."""
     if context.invoked_subcommand is None:
@@ -108,11 +102,15 @@ def need_command(context: typer.Context) -> None:
         raise typer.Exit(UsageError.exit_code)
 
 
+config_app = group("config", "Look at a pipeline's config.")
+jars_app = group("jars", "The JVM jars: fetched once, used offline from then on.")
+broker_app = group("broker", "A local Kafka broker for development. Never for data that matters.")
+
+
 @config_app.command("show")
 def config_show(*, call: Call) -> None:
     """Print the settings that are in force, defaults included, secrets masked."""
     from lakehouse.config import load as configs
-    from tidemark.process.output import tell
 
     settings = call.settings()
     tell(configs.redacted(settings), configs.show_yaml(settings), as_json=call.as_json)
@@ -122,7 +120,6 @@ def config_show(*, call: Call) -> None:
 def config_check(*, call: Call) -> None:
     """Check the config whole; nothing is started."""
     from pipelines import preflight
-    from tidemark.process.output import tell
 
     settings = call.settings()
     preflight.require(settings)
@@ -132,16 +129,13 @@ def config_check(*, call: Call) -> None:
 
 @jars_app.command("fetch")
 def jars_fetch(
-    conf: Annotated[
-        str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help="One set only; those of stores, only so.")
-    ] = None,
+    conf: Annotated[str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help=_SET_OF_JARS)] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
     from lakehouse.machine import jars
     from lakehouse.machine.storage_jar import storage_jar
-    from tidemark.process.output import tell
 
     folder = str(jars.fetch(conf))
     if conf != "broker":
@@ -152,15 +146,12 @@ def jars_fetch(
 @broker_app.command("up")
 def broker_up(
     *,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Its port here; by default the former one, or a free one.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Its port; by default the former, or a free one.")] = None,
     folder: BrokerFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Start a local Kafka broker that goes on running, or name the one that runs."""
     from tidemark.extras.demo import broker
-    from tidemark.process.output import tell
 
     state = broker.up(folder, port)
     text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
@@ -177,7 +168,6 @@ def broker_topic(
 ) -> None:
     """Create a topic on the local broker that runs."""
     from tidemark.extras.demo import broker
-    from tidemark.process.output import tell
 
     state = broker.require_running(folder)
     broker.create_topic(state.bootstrap_servers, name, partitions)
@@ -189,7 +179,6 @@ def broker_topic(
 def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
     """End the local broker; its records stay."""
     from tidemark.extras.demo import broker
-    from tidemark.process.output import tell
 
     state = broker.down(folder)
     text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."

@@ -1,1 +1,1 @@
-"""What every command and job shares: settings, a session, results on stdout, an exit code by `exit_codes.invoke`."""
+"""Shared by every command and job: settings, a session, results on stdout, an exit code by `exit_codes.invoke`."""

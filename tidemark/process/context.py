@@ -1,4 +1,4 @@
-"""The start of every command: settings from its flags, a report, and a job with both."""
+"""The start of every command: settings, a report, a session, and a job with all three."""
 
 from __future__ import annotations
 
@@ -25,48 +25,34 @@ if TYPE_CHECKING:
     Config = PathLike[str] | str | Mapping[str, Any]
 
 _is_in_python: ContextVar[bool] = ContextVar("is_in_python", default=False)
-
 is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
-
 is_verbose: ContextVar[bool] = ContextVar("is_verbose", default=False)
 
 
 @contextlib.contextmanager
 def called_from_python(spark: SparkSession | None) -> Iterator[None]:
-    """Within the block, commands are a library: they use the caller's session, and report to Python's log instead of stderr.
+    """Within the block, commands use the caller's session if there is one, and report to Python's log instead of stderr.
 
-    Without a session, one is opened where it is needed.
-
-    Raises:
-        ToolError: The session lacks Delta; see `lakehouse.spark.session.given`.
-        TidemarkError: What the block raised, without any secret that this process has resolved.
+    Errors hold no secret that this process has resolved. ToolError if the session lacks Delta.
     """
     token = _is_in_python.set(True)
     try:
-        with exit_codes.errors_scrubbed(), _given(spark):
+        with exit_codes.errors_scrubbed(), contextlib.ExitStack() as stack:
+            if spark is not None:
+                from lakehouse.spark.session import given
+
+                stack.enter_context(given(spark))
             yield
     finally:
         _is_in_python.reset(token)
 
 
-def _given(spark: SparkSession | None) -> contextlib.AbstractContextManager[None]:
-    if spark is None:
-        return contextlib.nullcontext()
-    from lakehouse.spark.session import given
-
-    return given(spark)
-
-
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
-    """Load and validate the settings from a file or its content; overrides are KEY=VALUE, or values by dotted key.
-
-    Raises:
-        ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
-    """
+    """Load the settings from a file or its content; ConfigError if they are wrong. Overrides: KEY=VALUE, or values by key."""
     from lakehouse.config import load as configs
 
-    laid = dict(overrides) if isinstance(overrides, Mapping) else dict(_pair(text) for text in overrides or [])
-    settings = configs.load(config, overrides=laid, environ=os.environ)
+    values = dict(overrides if isinstance(overrides, Mapping) else map(_pair, overrides or []))
+    settings = configs.load(config, overrides=values, environ=os.environ)
     exit_codes.known_secrets.update(configs.known_secrets(settings))
     return settings
 
@@ -78,7 +64,7 @@ def _pair(text: str) -> tuple[str, str]:
         raise UsageError(
             "--set needs a key and a value.",
             where="--set",
-            observed="no =" if not equals else "nothing before the =",
+            observed="nothing before the =" if equals else "no =",
             expected="KEY=VALUE",
             next_step="Write it like --set kafka.bootstrap_servers=localhost:9092; quote what the shell would take apart.",
         )
@@ -93,17 +79,13 @@ def reporting() -> Iterator[Report]:
     if _is_in_python.get():
         yield PythonLog(exit_codes.known_secrets)
         return
-    terminal = False if is_verbose.get() else None
-    with open_report(secrets=exit_codes.known_secrets, terminal=terminal, is_quiet=is_quiet.get()) as report:
+    is_terminal = False if is_verbose.get() else None
+    with open_report(secrets=exit_codes.known_secrets, terminal=is_terminal, is_quiet=is_quiet.get()) as report:
         yield report
 
 
 def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSession:
-    """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
-
-    Raises:
-        ToolError: Java or the jars are missing.
-    """
+    """Open a Spark session for a lakehouse; ToolError if Java or the jars are missing. It closes with the process."""
     started = time.monotonic()
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
@@ -114,14 +96,9 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSe
     return spark
 
 
-def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> contextlib.AbstractContextManager[Job]:
-    """Open a job with the settings of `load_settings`."""
-    return job_of(load_settings(config, overrides))
-
-
 @contextlib.contextmanager
 def job_of(settings: Settings) -> Iterator[Job]:
-    """Open a job with loaded settings."""
+    """Open a job; its session opens when it is first needed."""
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,31 +24,24 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Report
 
-INTERRUPTED = 130
-TERMINATED = 143
-OUTPUT_CLOSED = 141
-
+INTERRUPTED, OUTPUT_CLOSED, TERMINATED = 130, 141, 143
 _INTERRUPT_SECONDS = 10
 _REPEAT_SECONDS = 0.1
 
 _commands = functools.cache(typer.main.get_command)
-"""The commands of an app, built once for a process."""
-
 # Base class of the command line parser's errors, whether typer bundles click or imports it.
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 known_secrets: set[str] = set()
 """Every secret that this process's configs resolved: the text of any error may hold one."""
-
 _open_sessions: list[SparkSession] = []
 """Sessions that Ctrl-C and SIGTERM interrupt."""
-
 _on_signal: list[Callable[[int, FrameType | None], None]] = []
 """The handler of the running action; empty in a process that handles signals itself."""
 
 
 class Interrupted(BaseException):
-    """Ctrl-C was pressed. Not a `KeyboardInterrupt`, because py4j logs its traceback."""
+    """Ctrl-C was pressed. Not a `KeyboardInterrupt`: py4j logs the traceback of that."""
 
 
 class Terminated(BaseException):
@@ -60,12 +52,7 @@ _RAISED: dict[int, type[BaseException]] = {signal.SIGINT: Interrupted, signal.SI
 
 
 def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
-    """Run a command line without letting typer end the process.
-
-    Raises:
-        UsageError: The command or option does not exist, or a value does not fit it.
-        KeyboardInterrupt: Ctrl-C was pressed.
-    """
+    """Run a command line, and return its exit code. Raises UsageError if it is wrong, KeyboardInterrupt after Ctrl-C."""
     try:
         code = int(_commands(app).main(args=argv, prog_name=program, standalone_mode=False) or 0)
     except _PARSER_ERROR as error:
@@ -81,11 +68,8 @@ def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
 def exit_code_of(action: Callable[[], int | None]) -> int:
     """Run an action and turn its outcome into an exit code: the one place where every exception ends.
 
-    A `TidemarkError` prints its message on stderr, unless a run's report has done so. Another exception prints its traceback.
-    No secret that this process has resolved is printed.
-
-    Returns 0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 if stdout is
-    closed.
+    A `TidemarkError` prints its message on stderr, unless a run's report has done so, and gives its own code. Another
+    exception prints its traceback and gives 1. Resolved secrets are masked. A closed stdout gives 141.
     """
     try:
         with _ending_on_signals():
@@ -120,15 +104,6 @@ def best_effort(report: Report, name: str) -> Iterator[None]:
         report.event(f"{name}_failed", error=type(cause).__name__, why=headline(str(cause)))
 
 
-def is_console_script() -> bool:
-    """Whether this process is one of our console scripts, by the file name of its main module.
-
-    A wheel task calls the same functions in a process with another main module.
-    """
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    return main is not None and Path(main).stem.startswith("tidemark-")
-
-
 def scrub_text(text: str) -> str:
     """Mask every secret that this process has resolved."""
     from lakehouse.run.reporting import scrubber
@@ -138,10 +113,7 @@ def scrub_text(text: str) -> str:
 
 @contextlib.contextmanager
 def errors_scrubbed() -> Iterator[None]:
-    """Mask every resolved secret in an error of the block, as its caller prints the traceback.
-
-    Another error whose text, or that of its cause, holds a secret becomes a TidemarkError.
-    """
+    """Mask every resolved secret in an error of the block; another error than ours becomes a TidemarkError then."""
     try:
         yield
     except Exception as error:
@@ -158,12 +130,9 @@ def errors_scrubbed() -> Iterator[None]:
 
 
 def end_with_process(spark: SparkSession) -> None:
-    """Interrupt a session's work when Ctrl-C or SIGTERM ends the process.
-
-    Call it after the session has started: Spark then sets a SIGINT handler that calls the JVM in the middle of a call.
-    """
+    """Interrupt a session's work when Ctrl-C or SIGTERM ends the process."""
     _open_sessions.append(spark)
-    if _on_signal:
+    if _on_signal:  # Spark has replaced the handler by one that calls the JVM in the middle of a call
         signal.signal(signal.SIGINT, _on_signal[-1])
 
 
@@ -182,11 +151,7 @@ def _complain(text: str, code: int) -> int:
 
 @contextlib.contextmanager
 def _ending_on_signals() -> Iterator[None]:
-    """Make Ctrl-C raise `Interrupted` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
-
-    By default SIGTERM kills the process. Python ignores an exception raised in a finalizer or its garbage collector; a signal
-    that arrives there is sent again.
-    """
+    """Make Ctrl-C raise `Interrupted` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends."""
     ending: list[type[BaseException]] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -200,6 +165,7 @@ def _ending_on_signals() -> Iterator[None]:
         raise ending[-1]
 
     def repeat(ignored: sys.UnraisableHookArgs) -> None:
+        # Python ignores an exception in a finalizer or its garbage collector: send the signal again.
         number = next((each for each, raised in _RAISED.items() if ignored.exc_type is raised), None)
         if number is None:
             former_hook(ignored)

@@ -16,27 +16,18 @@ Overrides = Annotated[
 DEFAULT_CONFIG = Path("tidemark.yml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-MOST_ROWS = 1_000
-Limit = Annotated[
-    int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
-]
-TopicArgument = Annotated[str, typer.Argument(help="The Kafka topic.")]
-PartitionArgument = Annotated[int, typer.Argument(min=0, help="The partition.")]
-OffsetArgument = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="ROWS", min=1, help="The most to list; the rest is counted.")]
+Topic = Annotated[str, typer.Argument(help="The Kafka topic.")]
+Partition = Annotated[int, typer.Argument(min=0, help="The partition.")]
+Offset = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]
 BrokerFolder = Annotated[Path | None, typer.Option("--folder", help="Where the broker keeps its records.")]
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
-By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
-KeyOption = Annotated[
-    str | None, typer.Option("--key", help="The records' key, as text in UTF-8. Others see it in the list of processes.")
-]
-KeyHexOption = Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal; as --key.")]
-KeyFileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key-file", metavar="FILE", help="A file that holds the key's bytes, - for stdin; a last newline is no part."
-    ),
-]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the tables.")]
+By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in the tables. The user of this machine by default.")]
+Key = Annotated[str | None, typer.Option("--key", help="The records' key as UTF-8 text. The list of processes shows it.")]
+KeyHex = Annotated[str | None, typer.Option("--key-hex", help="The records' key in hexadecimal, as visible as --key.")]
+_KEY_FILE = "A file that holds the key's bytes, - for stdin; without its last newline."
+KeyFile = Annotated[str | None, typer.Option("--key-file", metavar="FILE", help=_KEY_FILE)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report the result; write nothing.")]
 
 

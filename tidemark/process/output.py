@@ -12,17 +12,19 @@ import sys
 from dataclasses import is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse.errors import UsageError
 from lakehouse.escape import brief, csv_text, json_text, printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from rich.table import Table
+    from rich.text import Text
 
     from lakehouse.machine.doctor import Finding
 
@@ -44,13 +46,13 @@ def _put(text: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value to JSON types. Bytes become text if they are UTF-8, else `0x` and hexadecimal digits.
-
-    A data class becomes an object of its fields, `class_` as `class`.
+    r"""Convert a value to JSON types: bytes that are not UTF-8 to `0x` and hexadecimal digits, a data class to an object.
 
     >>> plain({"key": b"A", "value": b"\xff", "amount": Decimal("1.5")})
     {'key': 'A', 'value': '0xff', 'amount': 1.5}
     """
+    if value is None or isinstance(value, bool | int | str):
+        return value
     if isinstance(value, dict):
         return {str(plain(key)): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -64,21 +66,17 @@ def _scalar(value: Any) -> Any:
     match value:
         case bytes():
             try:
-                shown: Any = value.decode()
+                return value.decode()
             except UnicodeDecodeError:
-                shown = f"0x{value.hex()}"
+                return f"0x{value.hex()}"
         case date() | time():
-            shown = value.isoformat()
-        case Decimal():
-            # A number if it survives the round trip through JSON, else its digits as text.
-            shown = float(value) if Decimal(repr(float(value))) == value else str(value)
-        case float():
-            shown = value if math.isfinite(value) else str(value)
-        case None | bool() | int() | str():
-            shown = value
+            return value.isoformat()
+        case Decimal() if Decimal(repr(float(value))) == value:  # it survives the round trip through JSON
+            return float(value)
+        case float() if math.isfinite(value):
+            return value
         case _:
-            shown = str(value)
-    return shown
+            return str(value)
 
 
 def cell(value: Any) -> str:
@@ -111,12 +109,19 @@ def moment(value: datetime | None) -> str:
     return f"{value:{_SECONDS}} UTC" if value else ""
 
 
+def decided(decision: dict[str, Any]) -> str:
+    """Return a decision in words.
+
+    >>> decided({"decision": "released", "decided_by": "ann", "decided_at": None, "reason": "looked at"})
+    'released by ann: looked at'
+    """
+    when = f", {moment(decision['decided_at'])}" if decision["decided_at"] else ""
+    return f"{decision['decision']} by {printable(decision['decided_by'])}{when}: {printable(decision['reason'])}"
+
+
 def tell(value: Any, text: str, *, as_json: bool) -> None:
     """Print one of our own results in full on stdout, as JSON or text."""
-    if as_json:
-        write_json(value, is_whole=True)
-    else:
-        write(text)
+    write_json(value, is_whole=True) if as_json else write(text)
 
 
 def tell_left_out(shown: int, count: int, what: str) -> None:
@@ -144,20 +149,13 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Stream rows to stdout as CSV with a header. Texts are escaped, and cannot act as formulas: see `lakehouse.escape`."""
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow([csv_text(column) for column in columns])
-    lines.writerows([_csv_cell(value) for value in row] for row in rows)
+    for row in rows:
+        lines.writerow([cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value)) for value in row])
     sys.stdout.flush()
 
 
-def _csv_cell(value: Any) -> str:
-    return cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value))
-
-
 def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
-    """Stream rows to a Parquet file.
-
-    Raises:
-        UsageError: Parquet has no type for one of the columns, or the file cannot be written.
-    """
+    """Stream rows to a Parquet file. UsageError if Parquet has no type for a column, or the file cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -172,12 +170,9 @@ def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
 
 @contextlib.contextmanager
 def whole(file: Path, *, mode: int | None = None) -> Iterator[Path]:
-    """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
+    """Yield a path to write to, which replaces the file at the end; UsageError if that fails, and the file stays unchanged.
 
     A replaced file keeps its mode; a new one gets `mode`, or the umask's. A pipe or device is written directly.
-
-    Raises:
-        UsageError: The file cannot be written.
     """
     place = file.resolve()
     is_replaced = place.is_file() or not place.exists()
@@ -227,30 +222,30 @@ def write_table(
 ) -> None:
     """Print a table on stdout: at most a thousand rows, long values truncated, and times to the second unless `is_exact`.
 
-    A table wider than the terminal, or than a hundred columns in a file, breaks its headings into lines. On a terminal too
-    narrow even for that, each row becomes a list of its columns.
+    A table wider than the terminal, or than a hundred columns in a file, breaks its headings into lines. On a terminal that
+    is still too narrow, each row becomes a list of its columns.
     """
     from rich.console import Console
+    from rich.text import Text
 
-    cells: list[list[tuple[str, Any]]] = []
-    left_out = 0
+    cells: list[list[Text]] = []  # Text, not str: square brackets in a value are not markup
     in_utc: set[int] = set()
-    for row in rows:
-        if len(cells) < MAX_TABLE_ROWS:
-            times = set() if is_exact else {place for place, value in enumerate(row) if isinstance(value, datetime)}
-            in_utc |= times
-            texts = [f"{value:{_SECONDS}}" if place in times else shown(value) for place, value in enumerate(row)]
-            cells.append([(text, _side(value)) for text, value in zip(texts, row, strict=True)])
-        else:
-            left_out += 1
+    left = iter(rows)
+    for row in islice(left, MAX_TABLE_ROWS):
+        times = set() if is_exact else {place for place, value in enumerate(row) if isinstance(value, datetime)}
+        in_utc |= times
+        texts = [f"{value:{_SECONDS}}" if place in times else shown(value) for place, value in enumerate(row)]
+        cells.append([Text(text, justify=_side(value)) for text, value in zip(texts, row, strict=True)])
+    left_out = sum(1 for _ in left)
     columns = [printable(f"{name} (UTC)" if place in in_utc else name) for place, name in enumerate(columns)]
     is_terminal = sys.stdout.isatty()
     console = Console(file=io.StringIO(), force_terminal=is_terminal, width=Console().width if is_terminal else _NO_WIDTH)
     view = _grid(columns, cells)
     width = console.width if is_terminal else _COMFORTABLE_WIDTH
-    if _width(view) > width:
+    measured = Console(width=_NO_WIDTH)
+    if measured.measure(view).maximum > width:
         view = _grid([_stacked(name, place, cells) for place, name in enumerate(columns)], cells, between=0)
-    if is_terminal and _width(view) > width:
+    if is_terminal and measured.measure(view).maximum > width:
         view = _list(columns, cells)
     console.print(view)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
@@ -260,7 +255,15 @@ def write_table(
         sys.stderr.write(f"{left_out:,} more rows; JSON or CSV shows them.\n")
 
 
-def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]], between: int = 1) -> Table:
+def write_rows(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), *, title: str | None = None, hidden: tuple[Any, ...] = ()
+) -> None:
+    """Print a table of these columns, by default all, without those that have a value of `hidden` in every row."""
+    names = [name for name in columns or rows[0] if not hidden or any(row[name] not in hidden for row in rows)]
+    write_table(names, ([row.get(name) for name in names] for row in rows), title=title)
+
+
+def _grid(columns: Sequence[str], cells: list[list[Text]], between: int = 1) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -269,21 +272,14 @@ def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]], between: i
     for column in columns:
         view.add_column(Text(column), overflow="fold")
     for row in cells:
-        # Text, not str: square brackets in a value are not markup.
-        view.add_row(*[Text(text, justify=side) for text, side in row])
+        view.add_row(*row)
     return view
 
 
-def _width(view: Table) -> int:
-    from rich.console import Console
-
-    return Console(width=_NO_WIDTH).measure(view).maximum
-
-
-def _stacked(heading: str, place: int, cells: list[list[tuple[str, Any]]]) -> str:
+def _stacked(heading: str, place: int, cells: list[list[Text]]) -> str:
     """Break a heading after underscores and at spaces to the width of the cells below it."""
     parts = re.findall(r"[^_ ]+_?|_", heading) or [heading]
-    width = max([*map(len, parts), *(len(row[place][0]) for row in cells)], default=0)
+    width = max(len(text) for text in [*parts, *(row[place].plain for row in cells)])
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]}{'' if lines[-1].endswith('_') or not lines[-1] else ' '}{part}"
@@ -294,7 +290,7 @@ def _stacked(heading: str, place: int, cells: list[list[tuple[str, Any]]]) -> st
     return "\n".join(lines)
 
 
-def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+def _list(columns: Sequence[str], cells: list[list[Text]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -303,10 +299,10 @@ def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
     view.add_column(overflow="fold")
     for number, row in enumerate(cells, start=1):
         view.add_row(Text(f"row {number}", style="bold"), "")
-        for column, (text, _) in zip(columns, row, strict=True):
-            view.add_row(Text(column), Text(text))
+        for column, text in zip(columns, row, strict=True):
+            view.add_row(Text(column), Text(text.plain))
     return view
 
 
-def _side(value: Any) -> Any:
+def _side(value: Any) -> Literal["left", "right"]:
     return "right" if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else "left"

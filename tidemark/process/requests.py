@@ -1,4 +1,4 @@
-"""What a person asks of quarantined records or the gate: which records, why, and who decides."""
+"""The records that an operator's request means, its reason, and who decides."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ from lakehouse.errors import UsageError
 from silver.state.request import RecordFilter
 
 
-def to_filter(record: tuple[str | None, int | None, int | None], filters: RecordFilter, *, everything: bool) -> RecordFilter:
-    """Return the filter of a release or discard: one record by its place, or the given filters.
-
-    Raises:
-        UsageError: None are named, or in more than one way.
-    """
-    named = [record != (None, None, None), filters != RecordFilter(), everything]
-    if sum(named) != 1 or (named[0] and None in record):
+def to_filter(record: RecordFilter, filters: RecordFilter, *, everything: bool) -> RecordFilter:
+    """Return the filter of a release or discard: one `record`, or `filters`; UsageError if not exactly one way names them."""
+    named = [record != RecordFilter(), filters != RecordFilter(), everything]
+    if sum(named) != 1 or (named[0] and None in (record.topic, record.partition, record.offset)):
         raise UsageError(
             "It is not clear which records are meant." if any(named) else "No records are named.",
             where="quarantine",
             expected="either TOPIC PARTITION OFFSET, or filters such as --class late, or --all",
             next_step="See what waits: `tidemark quarantine list`, with the same filters.",
         )
-    topic, partition, offset = record
-    return RecordFilter(topic=topic, partition=partition, offset=offset) if named[0] else filters
+    return record if named[0] else filters
 
 
 def named_reason(reason: str, by: str | None) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +17,49 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.table import Lakehouse
-    from tidemark.readers.files import Database
-    from tidemark.readers.in_spark import Session
+
+Rows = list[dict[str, Any]]
 
 FETCHED_ROWS = 10_000
-
 ALL = 2**31 - 1
 """No limit: null is not allowed in Spark's SQL."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The rows of a user's query, as Python values or Arrow batches; they can be read once."""
 
     columns: list[str]
     rows: Iterator[tuple[Any, ...]]
     arrow: Callable[[], pa.RecordBatchReader]
+
+
+class Tables(ABC):
+    """The tables and views of a lakehouse, for our own queries. `names` are those that exist."""
+
+    names: Collection[str]
+
+    @abstractmethod
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """Return the rows of a query in DuckDB's SQL; each of `parameters` that it uses occurs in it as `$name`."""
+
+    def have(self, query: str) -> bool:
+        """Whether every table exists that a query reads, directly or by a view."""
+        return with_tables_of_views(named(query)) <= {*self.names, *views.READ_BY}
+
+    def rows_if_any(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """Return the rows of a query; none if a table that it reads does not exist yet."""
+        return self.rows(query, parameters) if self.have(query) else []
+
+
+def named(query: str) -> set[str]:
+    """Return our tables and views that a query names."""
+    return {*TABLE_NAMES, *views.READ_BY} & set(re.findall(r"\w+", query.casefold()))
+
+
+def with_tables_of_views(names: Collection[str]) -> set[str]:
+    """Add to names of tables and views the tables that these views read."""
+    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
 
 
 def not_there_yet(query: str, known: Collection[str]) -> str | None:
@@ -40,38 +68,28 @@ def not_there_yet(query: str, known: Collection[str]) -> str | None:
     >>> not_there_yet("SELECT * FROM gold_latest", {"bronze_records"})
     'gold_latest is not there yet: `tidemark run` makes it, once the gate lets a load through.'
     """
-    words = set(re.findall(r"\w+", query.casefold()))
-    missing = sorted((words & {*TABLE_NAMES, *views.READ_BY}) - set(known))
+    missing = sorted(named(query) - set(known))
     if not missing:
         return None
     when = ", once the gate lets a load through" if any(name.startswith("gold_") for name in missing) else ""
     return f"{' and '.join(missing)} is not there yet: `tidemark run` makes it{when}."
 
 
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> AbstractContextManager[Database | Session]:
-    """Open the tables and `lakehouse.contracts.views`, or those that `names` lists; closed at the end. Times are UTC.
-
-    Raises:
-        ToolError: The tool that reads them is not installed.
-        TidemarkError: They cannot be read.
-    """
+def connect(lakehouse: Lakehouse) -> AbstractContextManager[Tables]:
+    """Open the tables and `lakehouse.contracts.views`; TidemarkError if they cannot be read. Times are UTC."""
     if lakehouse.is_in_files:
         from tidemark.readers import files
 
-        return files.connect(lakehouse, names)
+        return files.connect(lakehouse)
     from tidemark.readers import in_spark
 
     return in_spark.connect(lakehouse)
 
 
-def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[Answer]:
-    """Run a user's query over the tables and views; read the answer inside the `with` block.
+def run_query(lakehouse: Lakehouse, query: str) -> AbstractContextManager[QueryResult]:
+    """Run a user's query, in DuckDB's SQL or a session's, which can only read; read the answer inside the `with` block.
 
-    DuckDB takes its own SQL, a session Spark's. The query can only read tables.
-
-    Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
-        TidemarkError: The query failed while it ran.
+    UsageError if it is not SQL, does more than read, or names a table or column that does not exist.
     """
     if lakehouse.is_in_files:
         from tidemark.readers import files

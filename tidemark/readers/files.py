@@ -10,8 +10,8 @@ import contextlib
 import importlib.util
 import re
 import tempfile
-from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,18 +20,19 @@ import duckdb
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
 from tidemark.readers import sql_guard
-from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, named, not_there_yet, with_tables_of_views
 from tidemark.readers.sql_guard import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
     from lakehouse.storage import Storage
     from lakehouse.table import Lakehouse, Table
 
+    Add = Callable[[duckdb.DuckDBPyConnection, Table], None]
+
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
 """Words of queries that list the tables."""
-
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # A missing extension must be an error, not a download behind the user's back.
     "autoinstall_known_extensions": False,
@@ -40,29 +41,44 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "allow_unsigned_extensions": True,
     "python_enable_replacements": False,  # an unknown table name is an error, not one of our variables
 }
-
 _COLUMNS_MAY_BE_RENAMED = 2
 """Delta's reader version of column mapping. From 3 on, the log lists features, which delta-rs checks."""
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 _NO_TABLE_OF_OURS = re.compile(r'\nDid you mean "(?:pg_|duckdb_|sqlite_)\w*"\?')
 
 
-@dataclass(frozen=True)
-class Database:
-    """A DuckDB with a view per existing table (`names`) and per view of the contract."""
+class Database(Tables):
+    """A DuckDB with the tables and views that queries have named so far: opening one costs a read of its log."""
 
-    names: Collection[str]
-    connection: duckdb.DuckDBPyConnection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lakehouse: Lakehouse, add: Add) -> None:
+        self.connection = connection
+        self.names: dict[str, Table] = tables(lakehouse)
+        self._add = add
+        if lakehouse.storage is not None:
+            self._add = partial(_add_stored, storage=lakehouse.storage)
+        self._opened: set[str] = set()
 
-    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of one of our own queries; each of `parameters` occurs in it as `$name`."""
-        result = self.connection.execute(query, parameters)
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """See `Tables.rows`."""
+        self.open(named(query))
+        used = {name: value for name, value in (parameters or {}).items() if f"${name}" in query}
+        result = self.connection.execute(query, used or None)
         columns = [column[0] for column in result.description or []]
         return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
 
+    def open(self, names: Collection[str]) -> None:
+        """Open the tables and views of these names that exist. A user's table goes before a view of its name."""
+        wanted = with_tables_of_views(names) - self._opened
+        for name in sorted(wanted & self.names.keys()):
+            self._add(self.connection, self.names[name])
+        for name, query in views.queries("duckdb").items():
+            if name in wanted - self.names.keys() and views.READ_BY[name] <= self.names.keys():
+                self.connection.execute(f'CREATE VIEW "{name}" AS {query}')
+        self._opened |= wanted
+
 
 def tables(lakehouse: Lakehouse) -> dict[str, Table]:
-    """Return the existing Delta tables, Gold models included, by name; TidemarkError if the object store cannot be read."""
+    """Return the existing Delta tables by name, Gold models included; TidemarkError if the object store cannot be read."""
     files, is_local = lakehouse.table_files, lakehouse.local_root is not None
     with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
         return {name: lakehouse.table(name) for name in (files.tables() if files else None) or []}
@@ -85,66 +101,46 @@ def _store_errors_named(location: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Database]:
-    """Open a DuckDB with a view per existing table and per view of the contract; see `tidemark.readers.database.connect`."""
-    found = tables(lakehouse)
-    with _opened(lakehouse, found, names, _add_view) as database:
-        yield Database(found.keys(), database)
-
-
-@contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query; see `tidemark.readers.database.run_query`. A UsageError lists the tables.
-
-    The query can open no file: DuckDB gets the rows, not the folder that holds them.
-    """
-    known = tables(lakehouse)
-    with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
-        sql_guard.fence(database)
-        sql_guard.require(database, query)
-        result = database.execute(query)
-        columns = [column[0] for column in result.description]
-        yield Answer(columns, _fetched(result), partial(result.to_arrow_reader, FETCHED_ROWS))
-
-
-def _fetched(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while batch := result.fetchmany(FETCHED_ROWS):
-        yield from batch
-
-
-@contextlib.contextmanager
-def _opened(
-    lakehouse: Lakehouse,
-    found: Mapping[str, Table],
-    names: Collection[str] | None,
-    add: Callable[[duckdb.DuckDBPyConnection, Table], None],
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
-    folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
-    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as database:
-        database.execute("SET TimeZone = 'UTC'")
-        database.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
-        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
-        if lakehouse.storage is not None:
-            add = partial(_add_stored, storage=lakehouse.storage)
-        for name in sorted(wanted & found.keys()):
-            add(database, found[name])
-        for name, query in views.queries("duckdb").items():
-            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
-                database.execute(f'CREATE VIEW "{name}" AS {query}')
+def connect(lakehouse: Lakehouse) -> Iterator[Database]:
+    """See `tidemark.readers.database.connect`."""
+    with _opened(lakehouse, _add_view) as database:
         yield database
 
 
-def _named(query: str, known: Collection[str]) -> set[str] | None:
-    """Return the tables and views that a query names; None for all. Opening one costs a read of its log."""
-    text = query.casefold()
+@contextlib.contextmanager
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[QueryResult]:
+    """See `tidemark.readers.database.run_query`. The query can open no file: DuckDB gets rows, not the folder with them."""
+    with _opened(lakehouse, _add_rows) as database:
+        database.open(_named_by_user(query, database.names))
+        try:
+            sql_guard.fence(database.connection)
+            sql_guard.require(database.connection, query)
+            result = database.connection.execute(query)
+            columns = [column[0] for column in result.description]
+            batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])
+            yield QueryResult(columns, chain.from_iterable(batches), partial(result.to_arrow_reader, FETCHED_ROWS))
+        except duckdb.PermissionException:
+            raise sql_guard.no_select(query, "a file or an address that it opens") from None
+        except duckdb.Error as error:
+            raise _named_error(query, sorted(database.names), error) from error
+
+
+@contextlib.contextmanager
+def _opened(lakehouse: Lakehouse, add: Add) -> Iterator[Database]:
+    # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
+    folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
+    with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
+        yield Database(connection, lakehouse, add)
+
+
+def _named_by_user(query: str, known: Collection[str]) -> Collection[str]:
+    """Return the tables and views that a user's query names; all if it names none, or lists the tables."""
+    text, every = query.casefold(), (*known, *views.READ_BY)
     if any(word in text for word in _CATALOG_WORDS):
-        return None
-    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
-
-
-def _with_what_they_read(names: Collection[str]) -> set[str]:
-    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
+        return every
+    return [name for name in every if name.casefold() in text] or every
 
 
 def _extension() -> Path:
@@ -170,10 +166,7 @@ def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Stor
 
 
 def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
-
-    A table with deletion vectors of another writer is copied into the database instead.
-    """
+    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -185,48 +178,38 @@ def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
             files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
             database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
             return
-    _add(database, table.name, folder, "TABLE")
+    _add_view(database, table, "TABLE")  # with deletion vectors of another writer, or renamed columns: copied
 
 
-def _add_view(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    _add(database, table.name, table.local_folder or Path(table.location), "VIEW")
-
-
-def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
-    quoted = name.replace('"', '""')
+def _add_view(database: duckdb.DuckDBPyConnection, table: Table, kind: Literal["TABLE", "VIEW"] = "VIEW") -> None:
+    folder, quoted = str(table.local_folder or table.location), table.name.replace('"', '""')
     try:
         database.execute(f"LOAD {sql_text(str(_extension()))}")
-        rows = f"delta_scan({sql_text(str(folder))})"
+        rows = f"delta_scan({sql_text(folder)})"
         database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
     except duckdb.Error as error:
         raise TidemarkError(
             "A table cannot be read.",
-            where=str(folder),
+            where=folder,
             observed=str(error),
             expected="a Delta table",
             next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",
         ) from error
 
 
-@contextlib.contextmanager
-def _named_errors(query: str, known: list[str]) -> Iterator[None]:
-    """Raise DuckDB's errors as ours, with DuckDB's text, which points at the place in the query."""
-    try:
-        yield
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
-        is_unknown_table = isinstance(error, duckdb.CatalogException)
-        raise UsageError(
-            "The query cannot be answered.",
-            where=f"query: {query}",
-            observed=_NO_TABLE_OF_OURS.sub("", str(error)),
-            expected=f"tables: {expected}" if is_unknown_table else None,
-            next_step=_way_out(query, known, error),
-        ) from error
-    except duckdb.PermissionException:
-        raise sql_guard.no_select(query, "a file or an address that it opens") from None
-    except duckdb.Error as error:
-        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+def _named_error(query: str, known: list[str], error: duckdb.Error) -> TidemarkError:
+    """Return our error for one of DuckDB's, with DuckDB's text, which points at the place in the query."""
+    if not isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+        return TidemarkError("The query failed.", where=f"query: {query}", observed=str(error))
+    expected = f"one of {', '.join(known)}" if known else "no table is there yet"
+    is_unknown_table = isinstance(error, duckdb.CatalogException)
+    return UsageError(
+        "The query cannot be answered.",
+        where=f"query: {query}",
+        observed=_NO_TABLE_OF_OURS.sub("", str(error)),
+        expected=f"tables: {expected}" if is_unknown_table else None,
+        next_step=_way_out(query, known, error),
+    )
 
 
 def _way_out(query: str, known: list[str], error: duckdb.Error) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,12 @@ from lakehouse.settings.model_sql import as_query
 from lakehouse.spark.query_sandbox import beyond_tables, no_file_relations
 from lakehouse.table import TABLE_NAMES
 from tidemark.process.context import open_session, reporting
-from tidemark.readers.database import FETCHED_ROWS, Answer, not_there_yet
+from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, not_there_yet
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Lakehouse
@@ -38,22 +37,16 @@ _DESCRIBES = re.compile(r"\s*(SHOW\s+(TABLES|VIEWS)|DESC(RIBE)?\s+(TABLE\s+)?(EX
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Session:
-    """A session in which the tables and views of a lakehouse have their bare names; `made` are its temporary views."""
+@dataclass
+class Session(Tables):
+    """A session in which the tables and views of a lakehouse have their bare names."""
 
     names: Collection[str]
     spark: SparkSession
-    made: set[str] = field(default_factory=set)
 
-    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of one of our own queries, in DuckDB's SQL; each of `parameters` occurs in it as `$name`."""
-        text, name = translated(query, parameters or {})
-        if name is not None:
-            self.spark.sql(text).createOrReplaceTempView(name)
-            self.made.add(name)
-            return []
-        rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """See `Tables.rows`."""
+        rows: Rows = self.spark.sql(translated(query, parameters or {})).toArrow().to_pylist()
         return rows
 
 
@@ -62,28 +55,30 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
     """Open the tables of a lakehouse, see `tidemark.readers.database.connect`; at the end the session's names are as before."""
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
-    with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
-        session = Session(names, spark)
-        try:
-            yield session
-        finally:
-            _drop(spark, session.made)
+    try:
+        with (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
+            yield Session(names, spark)
+    except SPARK_ERRORS as error:
+        raise TidemarkError(
+            "The tables cannot be read.",
+            where=lakehouse.name,
+            observed=headline(str(error)),
+            expected="tables that this session may read",
+            next_step="Look at the keys of lakehouse, at the rights on its tables, and at the session: see docs/catalogs.md.",
+        ) from error
 
 
 @contextlib.contextmanager
 def _schema(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
     before = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     try:
-        _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
+        spark.catalog.setCurrentCatalog(str(lakehouse.catalog))
+        spark.catalog.setCurrentDatabase(str(lakehouse.schema))
         yield [row["tableName"] for row in spark.sql("SHOW TABLES").collect() if not row["isTemporary"]]
     finally:
-        with contextlib.suppress(*SPARK_ERRORS):  # what was current may be gone
-            _use(spark, *before)
-
-
-def _use(spark: SparkSession, catalog: str, schema: str) -> None:
-    spark.catalog.setCurrentCatalog(catalog)
-    spark.catalog.setCurrentDatabase(schema)
+        with contextlib.suppress(*SPARK_ERRORS):  # the former catalog or schema may be gone
+            spark.catalog.setCurrentCatalog(before[0])
+            spark.catalog.setCurrentDatabase(before[1])
 
 
 @contextlib.contextmanager
@@ -101,34 +96,13 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
                 made.append(name)
         yield made
     finally:
-        _drop(spark, made)
-
-
-def _drop(spark: SparkSession, names: Iterable[str]) -> None:
-    for name in names:
-        spark.catalog.dropTempView(name)
+        for name in made:
+            spark.catalog.dropTempView(name)
 
 
 @contextlib.contextmanager
-def _spark_errors_named(where: str) -> Iterator[None]:
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        raise TidemarkError(
-            "The tables cannot be read.",
-            where=where,
-            observed=headline(str(error)),
-            expected="tables that this session may read",
-            next_step="Look at the keys of lakehouse, at the rights on its tables, and at the session: see docs/catalogs.md.",
-        ) from error
-
-
-@contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query in Spark's SQL, see `tidemark.readers.database.run_query`, with the limits of a Gold model.
-
-    It may name other tables of its catalogs.
-    """
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[QueryResult]:
+    """See `tidemark.readers.database.run_query`. The query has a Gold model's limits, and all tables of its catalogs."""
     with connect(lakehouse) as session:
         try:
             beyond = partial(beyond_tables, session.spark, is_in_catalog=lakehouse.root is None)
@@ -136,70 +110,56 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
             with no_file_relations(session.spark):
                 found = session.spark.sql(checked).toArrow()
         except (AnalysisException, ParseException) as error:
-            raise wrong(query, error, session.names) from error
+            raise UsageError(
+                "The query cannot be answered.",
+                where=f"query: {query}",
+                observed=headline(str(error)),
+                expected=f"Spark's SQL over tables: one of {', '.join(sorted(session.names))}",
+                next_step=not_there_yet(query, session.names),
+            ) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
-        yield Answer(found.column_names, _rows_of(found), partial(found.to_reader, FETCHED_ROWS))
-
-
-def _rows_of(found: pa.Table) -> Iterator[tuple[Any, ...]]:
-    for batch in found.to_batches(FETCHED_ROWS):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        batches = found.to_batches(FETCHED_ROWS)
+        rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+        yield QueryResult(found.column_names, rows, partial(found.to_reader, FETCHED_ROWS))
 
 
 def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
     """Return the statement to run: a DESCRIBE unchanged, everything else in brackets, so that it can only be a query.
 
-    `beyond_tables` names what a query reads or calls beyond tables, or None.
-
-    Raises:
-        UsageError: It does more than read tables.
+    UsageError if it does more than read tables: `beyond_tables` says what.
     """
     if not query.strip().rstrip(";"):
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
     if _DESCRIBES.fullmatch(query):
         return query.strip().rstrip(";")
     explained = _EXPLAIN.match(query)
-    asked = explained.group() if explained else ""
-    read = query[len(asked) :]
+    prefix = explained.group() if explained else ""
+    read = query.removeprefix(prefix)
     if (beyond := beyond_tables(read)) is not None:
         raise no_select(query, beyond)
-    return asked + as_query(read)
+    return prefix + as_query(read)
 
 
-def wrong(query: str, error: Exception, names: Collection[str]) -> UsageError:
-    """Return the error for a user's query with wrong syntax, or a name that does not exist."""
-    return UsageError(
-        "The query cannot be answered.",
-        where=f"query: {query}",
-        observed=headline(str(error)),
-        expected=f"Spark's SQL over tables: one of {', '.join(sorted(names))}",
-        next_step=not_there_yet(query, names),
-    )
+def translated(query: str, parameters: Mapping[str, Any]) -> str:
+    """Translate one of our queries to Spark's SQL.
 
-
-def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Translate one of our queries to Spark's SQL; and the name of the temporary table that it makes, or None.
-
-    The views that it names become part of it: those in the catalog may be older. Parameters become literals: with Delta's
+    The query takes in the views that it names: those in the catalog may be older. Parameters become literals: with Delta's
     parser, Spark 4.2 does not bind them.
 
     >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
-    ("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)", None)
-    >>> translated("CREATE OR REPLACE TEMP TABLE t AS FROM silver_loads", {})
-    ('SELECT * FROM silver_loads', 't')
+    "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)"
     """
     import sqlglot
     from sqlglot import expressions as exp
 
-    parsed = sqlglot.parse_one(query, read="duckdb").transform(
+    select: Any = sqlglot.parse_one(query, read="duckdb").transform(
         lambda node: exp.Var(this=_literal(parameters[node.name])) if isinstance(node, exp.Placeholder) else node
     )
-    select = parsed if isinstance(parsed, exp.Query) else parsed.expression
-    named = {table.name for table in parsed.find_all(exp.Table)} & views.READ_BY.keys()
-    for name in sorted(named):
+    for name in sorted({table.name for table in select.find_all(exp.Table)} & views.READ_BY.keys()):
         select.with_(name, as_=views.queries("spark")[name], dialect="spark", copy=False)
-    return select.sql(dialect="spark"), None if select is parsed else parsed.this.name
+    text: str = select.sql(dialect="spark")
+    return text
 
 
 def _literal(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bronze.kafka import metadata
 from lakehouse.contracts.bronze import of_last_incarnations
@@ -18,56 +18,31 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka, Settings
     from pipelines.job import Job
 
-COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
+    Row = Mapping[str, Any]
+
 _SHOWN = 5
 
 
-class Position(NamedTuple):
-    """Silver's position in a partition: its highest watermark, None before the first record, and its last decided offset."""
-
-    high_watermark: int | None
-    last_offset: int
+def partitions_in_kafka(partitions: Iterable[Row]) -> dict[tuple[str, int], Row]:
+    """Return Silver's positions in the partitions that Kafka has now, by topic and partition as Kafka names them."""
+    return of_last_incarnations({(row["topic"], row["partition"]): row for row in partitions})
 
 
-def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Position]:
-    """Return Silver's position in each partition that Kafka has now, from rows of `silver_watermarks` or of its partitions.
-
-    >>> stream = {"topic": "t", "partition": 0, "high_watermark": 7, "last_offset": 9}
-    >>> positions([stream, {**stream, "high_watermark": None, "last_offset": 12}])
-    {('t', 0): Position(high_watermark=7, last_offset=12)}
-    """
-    stored: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for stream in streams:
-        stored.setdefault((stream["topic"], stream["partition"]), []).append(stream)
-    return {
-        place: Position(
-            max((each["high_watermark"] for each in own if each["high_watermark"] is not None), default=None),
-            max(each["last_offset"] for each in own),
-        )
-        for place, own in of_last_incarnations(stored).items()
-    }
-
-
-def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]], spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """Return the offsets of each partition that Silver has not decided yet; `streams` as `positions` takes them.
+def lags(kafka: Kafka, partitions: Iterable[Row], spark: SparkSession | None = None) -> list[dict[str, Any]]:
+    """Return the fields of `tidemark.answers.Lag` of each partition that Kafka has; `partitions` are those of a status.
 
     Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
-
-    Returns:
-        A row per partition that Kafka has: topic, partition, last_offset (the last decided one; None before the first),
-        end_offset (of the next record), lag (offsets that can be read), open_transaction (the first offset of the earliest open
-        transaction, where reading ends, or None).
 
     Raises:
         LoginError: librdkafka lacks the login, and no session is given.
         LookError: No broker can be queried, or a partition has no leader.
     """
-    decided, rows = positions(streams), []
+    decided, rows = partitions_in_kafka(partitions), []
     for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics, spark).items()):
         stable_ends = metadata.stable_ends(kafka, topic, seen.partitions, spark)
         for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions, spark).items()):
             stable = min(end, stable_ends[partition])
-            last = decided[topic, partition].last_offset if (topic, partition) in decided else None
+            last = decided[topic, partition]["last_offset"] if (topic, partition) in decided else None
             lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
             row = {"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag}
             rows.append({**row, "open_transaction": stable if stable < end else None})
@@ -88,12 +63,12 @@ def with_lag(found: dict[str, Any], settings: Settings) -> dict[str, Any]:
     return {**found, "lag": rows, "lag_unknown": None, "topics_not_found": missing}
 
 
-def lags_of(job: Job, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def lags_of(job: Job, partitions: Iterable[Row]) -> list[dict[str, Any]]:
     """Return `lags`, with the job's session if librdkafka lacks the login."""
     try:
-        return lags(job.settings.kafka, streams)
+        return lags(job.settings.kafka, partitions)
     except metadata.LoginError:
-        return lags(job.settings.kafka, streams, job.spark)
+        return lags(job.settings.kafka, partitions, job.spark)
 
 
 def lag_sentence(found: dict[str, Any]) -> str:
@@ -128,5 +103,5 @@ def lag_sentence(found: dict[str, Any]) -> str:
 def write_lag(found: dict[str, Any]) -> None:
     """Print the lag of each partition as a table, and the total, on stdout."""
     if found["lag"]:
-        output.write_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found["lag"]], title="Behind Kafka")
+        output.write_rows(found["lag"], ("topic", "partition", "last_offset", "end_offset", "lag"), title="Behind Kafka")
     output.write(lag_sentence(found))

@@ -8,33 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import HELD, QUARANTINED
-from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
 from tidemark.process import output
 from tidemark.readers import database as query
-from tidemark.readers.database import ALL
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from silver.state.request import RecordFilter
 
-_WAITING = {
-    SILVER_REJECTS: f"""
+_WAITING = (
+    f"""
         SELECT class, reason, topic, partition, producer, epoch, first_sequence, first_offset, load_seq
-        FROM {SILVER_REJECTS} WHERE state = '{HELD}'
-    """,  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
-    GOLD_REJECTS: f"""
+        FROM silver_rejects WHERE state = '{HELD}'
+    """,  # noqa: S608 -- the class and state are ours; what a user names is a parameter
+    f"""
         SELECT '{UNMET}' AS class, reason, topic, partition, producer, epoch, sequence AS first_sequence,
             "offset" AS first_offset, load_seq
-        FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE state = '{HELD}'
+        FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id) WHERE state = '{HELD}'
     """,  # noqa: S608 -- as above
-}
-_FILTERED = f"""
-    FROM ({{waiting}}) AS waiting
-    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
+)
+_FILTERED = """
+    FROM ({waiting}) AS waiting
+    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM silver_loads GROUP BY load_seq) AS loads USING (load_seq)
     WHERE list_contains($classes, class) AND ($topic IS NULL OR topic = $topic)
         AND ($partition IS NULL OR partition = $partition) AND ($offset IS NULL OR first_offset = $offset)
         AND ($producer IS NULL OR producer = $producer) AND ($until IS NULL OR claimed_at <= $until)
-"""  # noqa: S608 -- as above
+"""
 _LISTED = f"""
     SELECT waiting.*, loads.claimed_at AS kept_out_at {_FILTERED}
     ORDER BY class = '{UNMET}', topic, partition, first_offset LIMIT $most
@@ -51,14 +49,11 @@ def held(lakehouse: Lakehouse, wanted: RecordFilter, *, most: int | None = None)
     kind, days = filters.pop("kind"), filters.pop("days")
     filters["classes"] = [kind] if kind else [*QUARANTINED, UNMET]
     filters["until"] = None if days is None else datetime.now(UTC) - timedelta(days=days)
-    with query.connect(lakehouse, [*_WAITING, SILVER_LOADS, GOLD_STREAM_HEALTH]) as tables:
-        there = [name for name in _WAITING if name in tables.names]
-        if GOLD_STREAM_HEALTH not in tables.names:
-            there = [name for name in there if name != GOLD_REJECTS]
-        if not there:
+    with query.connect(lakehouse) as tables:
+        waiting = " UNION ALL ".join(each for each in _WAITING if tables.have(each))
+        if not waiting:
             return [], 0
-        waiting = " UNION ALL ".join(_WAITING[name] for name in there)
-        found = tables.rows(_LISTED.format(waiting=waiting), {**filters, "most": ALL if most is None else most})
+        found = tables.rows(_LISTED.format(waiting=waiting), {**filters, "most": query.ALL if most is None else most})
         return found, len(found) if most is None else tables.rows(_COUNTED.format(waiting=waiting), filters)[0]["held"]
 
 
@@ -67,5 +62,5 @@ def write_held(found: list[dict[str, Any]], count: int) -> None:
     if not found:
         output.write("Nothing waits in quarantine.")
         return
-    output.write_table(list(found[0]), [list(row.values()) for row in found])
+    output.write_rows(found)
     output.write("1 record waits." if count == 1 else f"{count:,} records wait.")

@@ -1,4 +1,4 @@
-"""Keep a query of `tidemark sql` from writing and from opening files or addresses. Knows DuckDB only.
+"""Keep a user's query in DuckDB from writing, and from opening files or addresses.
 
 Either guard would suffice: `require` refuses what is not known to only read, and `fence` removes files and network.
 """
@@ -44,17 +44,14 @@ REFUSED_FUNCTIONS = frozenset(
 )
 """Scalar functions and macros that a query may not call. A test checks that all others of DuckDB's were reviewed."""
 
-_STATEMENTS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?(\s*\(\s*format\s+\w+\s*\))?\s", re.IGNORECASE)
 
 
 def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
     """Refuse all but one SELECT, its short forms (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
 
-    Raises:
-        UsageError: It is another statement or more than one, calls a function that is not known only to read, or reads one of
-            DuckDB's own views that does not describe tables.
-        duckdb.ParserException: It is not SQL.
+    UsageError also if it calls a function that is not known only to read, or reads a view of DuckDB's own that does not
+    describe tables. duckdb.ParserException if it is not SQL.
     """
     try:
         statements = database.extract_statements(query)
@@ -68,15 +65,12 @@ def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
     parsed = json.loads(serialized)
     own = database.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
     refused = sorted(_refused(parsed, {name for (name,) in own} - SYSTEM_VIEWS))
-    observed = None
     if len(statements) > 1:
-        observed = f"{len(statements)} statements"
-    elif statements[0].type not in _STATEMENTS or parsed["error"]:
-        observed = "a statement that is no SELECT"
-    elif refused:
-        observed = ", ".join(refused)
-    if observed:
-        raise no_select(query, observed)
+        raise no_select(query, f"{len(statements)} statements")
+    if statements[0].type not in {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN} or parsed["error"]:
+        raise no_select(query, "a statement that is no SELECT")
+    if refused:
+        raise no_select(query, ", ".join(refused))
 
 
 def fence(database: duckdb.DuckDBPyConnection) -> None:

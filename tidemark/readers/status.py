@@ -4,87 +4,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts import views
 from lakehouse.contracts.bronze import UNREADABLE
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.escape import printable
-from lakehouse.table import (
-    BRONZE_TOPICS,
-    GATE_DECISIONS,
-    GATE_RESULTS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers import topics as topics_read
-from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from lakehouse.table import Lakehouse
-
-    Rows = list[dict[str, Any]]
+    from tidemark.readers.database import Rows, Tables
 
 _SUMS = ", ".join(f'coalesce(sum("{name}"), 0)::BIGINT AS "{name}"' for name in ("records", *CLASSES))
 
-_STREAMS = f"""
+_STREAMS = """
     SELECT topic, partition, producer, epoch, high_watermark, last_offset, load_seq, updated_at, rules_fingerprint
-    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
-"""  # noqa: S608 -- the table's name is ours; as in every query below
-_PARTITIONS = f"""
+    FROM silver_watermarks ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+"""
+_PARTITIONS = """
     SELECT topic, partition, count(*) AS streams, max(high_watermark) AS high_watermark, max(last_offset) AS last_offset,
         max(load_seq) AS load_seq
-    FROM {SILVER_WATERMARKS} GROUP BY ALL ORDER BY topic, partition
-"""  # noqa: S608 -- as above
-_TOTALS = f"SELECT {_SUMS} FROM {SILVER_LOADS}"  # noqa: S608 -- as above
+    FROM silver_watermarks GROUP BY ALL ORDER BY topic, partition
+"""
+_TOTALS = f"SELECT {_SUMS} FROM silver_loads"  # noqa: S608 -- as above
 _LAST_LOAD = f"""
     SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
-    FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS}) GROUP BY load_seq
+    FROM silver_loads WHERE load_seq = (SELECT max(load_seq) FROM silver_loads) GROUP BY load_seq
 """  # noqa: S608 -- as above
-_RULES = f"SELECT any_value(rules) AS rules FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS})"  # noqa: S608 -- as above
-_REJECTS = f"""
-    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows" FROM {SILVER_REJECTS} GROUP BY ALL ORDER BY 1, 2
-"""  # noqa: S608 -- as above
-_KEPT_ASIDE = f"""
-    SELECT state, count(*) AS records FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id)
+_RULES = "SELECT any_value(rules) AS rules FROM silver_loads WHERE load_seq = (SELECT max(load_seq) FROM silver_loads)"
+_REJECTS = """
+    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows" FROM silver_rejects GROUP BY ALL ORDER BY 1, 2
+"""
+_KEPT_ASIDE = """
+    SELECT state, count(*) AS records FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id)
     GROUP BY state ORDER BY state
-"""  # noqa: S608 -- as above
-_GATE = f"""
+"""
+_GATE = """
     SELECT gate_run_id, first_load_seq, last_load_seq, evaluated_at, expectation, "column", severity, outcome,
         observed, expected
-    FROM {GATE_RESULTS}
-    WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
+    FROM gate_results
+    WHERE gate_run_id = (SELECT gate_run_id FROM gate_results ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
     ORDER BY severity, expectation, "column"
-"""  # noqa: S608 -- as above
-_DECISIONS = f"SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}"  # noqa: S608 -- as above
-_PUBLISHED = f"""
+"""
+_DECISIONS = "SELECT gate_run_id, decision, reason, decided_by, decided_at FROM gate_decisions"
+_PUBLISHED = """
     SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
-    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
-"""  # noqa: S608 -- as above
+    FROM gold_stream_health WHERE load_seq = (SELECT max(load_seq) FROM gold_stream_health) GROUP BY load_seq
+"""
 _MISSING = f"""
     SELECT topic, partition, producer, least(sum(sequences), {2**63 - 1})::BIGINT AS sequences, count(*) AS ranges
-    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
+    FROM silver_missing GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- as above
-_MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
+_MISSING_COUNT = "SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM silver_missing"
 _SKIPPED = f"""
     SELECT topic, max_by(reason, known_since) AS reason, max(known_since) AS since
-    FROM {BRONZE_TOPICS} GROUP BY topic HAVING max_by(cause, known_since) = '{UNREADABLE}' ORDER BY topic
+    FROM bronze_topics GROUP BY topic HAVING max_by(cause, known_since) = '{UNREADABLE}' ORDER BY topic
 """  # noqa: S608 -- as above
-
-_ASKED = (
-    BRONZE_TOPICS,
-    *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
-    views.MISSING,
-)
 
 _MOST_SENTENCES = 20
 
@@ -97,67 +77,62 @@ def status(
     with_missing: bool = True,
     most_streams: int | None = None,
 ) -> dict[str, Any]:
-    """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
+    """Return the fields of `tidemark.answers.Status`, without those of the lag; what does not exist yet is empty or None.
 
     Skipped topics are those of `topics`. `with_missing` finds the missing sequences of contiguous streams, which reads Silver's
-    records. At most `most_streams` streams are listed; None lists all.
-
-    Returns:
-        The fields of `tidemark.answers.Status` as plain data, without those of the lag.
-
-    Raises:
-        TidemarkError: A table exists but cannot be read.
+    records. At most `most_streams` streams are listed; None lists all. TidemarkError if a table cannot be read.
     """
-    with query.connect(lakehouse, _ASKED) as tables:
-
-        def rows(sql: str, table: str) -> Rows:
-            return tables.rows(sql, _bound(sql, most_streams)) if table in tables.names else []
-
-        partitions = rows(_PARTITIONS, SILVER_WATERMARKS)
-        streams = rows(_STREAMS, SILVER_WATERMARKS) if most_streams != 0 else []
+    with query.connect(lakehouse) as tables:
+        last = next(iter(tables.rows_if_any(_LAST_LOAD)), None)  # before the watermarks: a load moves them last
+        partitions = tables.rows_if_any(_PARTITIONS)
+        advanced = max((row["load_seq"] for row in partitions), default=0)
+        most = {"most": query.ALL if most_streams is None else most_streams}
+        streams = tables.rows_if_any(_STREAMS, most) if most_streams != 0 else []
+        for row in streams:
+            accepted = {"epoch": row["epoch"], "sequence": row["high_watermark"]}
+            row["last_accepted"] = None if row["high_watermark"] is None else accepted
+        missing = tables.rows_if_any(_MISSING, most) if with_missing else []
+        missing_count = tables.rows_if_any(_MISSING_COUNT) if with_missing else []
+        skipped = tables.rows_if_any(_SKIPPED) if topics else []
         return {
             "pipeline": pipeline,
             "lakehouse": lakehouse.name,
-            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
+            "streams": streams,
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
-            "incarnations": topics_read.incarnations(rows(topics_read.KNOWN, BRONZE_TOPICS)),
-            **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
-            **_loads(rows),
-            "grown": _grown(rows(_RULES, SILVER_LOADS)),
-            "rejects": rows(_REJECTS, SILVER_REJECTS),
-            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
-            "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
-            "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
-            "skipped_topics": [row for row in (rows(_SKIPPED, BRONZE_TOPICS) if topics else []) if row["topic"] in topics],
+            "incarnations": topics_read.incarnations(tables.rows_if_any(topics_read.KNOWN)),
+            "missing": missing,
+            "missing_count": missing_count[0]["streams"] if missing_count else 0,
+            "totals": tables.rows(_TOTALS)[0] if last else None,
+            "last_load": last,
+            "unfinished_load": last["load_seq"] if last and last["load_seq"] > advanced else None,
+            "grown": _grown(tables),
+            "rejects": tables.rows_if_any(_REJECTS),
+            "kept_aside": tables.rows_if_any(_KEPT_ASIDE),
+            "gate": _gate(tables.rows_if_any(_GATE), tables.rows_if_any(_DECISIONS)),
+            "published": next(iter(tables.rows_if_any(_PUBLISHED)), None),
+            "skipped_topics": [row for row in skipped if row["topic"] in topics],
         }
 
 
-def read_grown(lakehouse: Lakehouse) -> list[dict[str, Any]]:
+def read_grown(lakehouse: Lakehouse) -> Rows:
     """Read the `grown` of a status alone, from the last claim in the ledger."""
-    with query.connect(lakehouse, (SILVER_LOADS,)) as tables:
-        return _grown(tables.rows(_RULES) if SILVER_LOADS in tables.names else [])
-
-
-def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
-    return {"most": query.ALL if most_streams is None else most_streams} if "$most" in sql else None
-
-
-def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    counted = rows(_MISSING_COUNT, SILVER_LOADS)
-    return {"missing": rows(_MISSING, SILVER_LOADS), "missing_count": counted[0]["streams"] if counted else 0}
+    with query.connect(lakehouse) as tables:
+        return _grown(tables)
 
 
 def write_status(found: dict[str, Any]) -> None:
     """Print a status as text on stdout."""
     output.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
     if found["last_load"]:
-        write_streams(found["streams"], found["stream_count"])
-        _write_classes(found)
+        write_streams(found)
+        names = ["records", *(name for name in CLASSES if found["totals"][name])]
+        rows = [{"": "last load", **found["last_load"]}, {"": "all loads", **found["totals"]}]
+        output.write_rows(rows, ["", *names], title="Records by class")
         output.write("\n".join(["", *sentences(found)]))
     else:
         output.write("Silver holds no load yet: `tidemark run` brings the first.")
-    for each in found.get("skipped_topics", ()):
+    for each in found["skipped_topics"]:
         output.write(f"Skipped: topic {each['topic']} since {output.moment(each['since'])}. {output.shown(each['reason'])}")
     if "lag" in found:
         from tidemark.readers.lag import write_lag
@@ -165,39 +140,21 @@ def write_status(found: dict[str, Any]) -> None:
         write_lag(found)
 
 
-def write_streams(streams: Rows, stream_count: int) -> None:
-    """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
-    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
-    output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
-    output.tell_left_out(len(streams), stream_count, "streams")
+def write_streams(found: dict[str, Any]) -> None:
+    """Print the watermarks of a status as a table on stdout, and on stderr how many streams it leaves out."""
+    output.write_rows(found["streams"], (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq"), title="Streams")
+    output.tell_left_out(len(found["streams"]), found["stream_count"], "streams")
 
 
-def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    """Return the ledger's part. A claim above the watermarks is an unfinished load."""
-    last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
-    advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
-    done = (advanced[0]["load_seq"] if advanced else None) or 0
-    return {
-        "totals": rows(_TOTALS, SILVER_LOADS)[0] if last else None,
-        "last_load": last,
-        "unfinished_load": last["load_seq"] if last and last["load_seq"] > done else None,
-    }
-
-
-def _grown(rules: Rows) -> list[dict[str, Any]]:
+def _grown(tables: Tables) -> Rows:
     """Return the topics that got partitions, until a load has decided all that was sent before."""
-    found = [each for row in rules if row["rules"] for each in Rules.from_json(row["rules"]).grown]
+    found = [each for row in tables.rows_if_any(_RULES) if row["rules"] for each in Rules.from_json(row["rules"]).grown]
     return [{"topic": topic, **each.shown} for topic, each in found if each.mark is None]
 
 
 def added(row: dict[str, Any]) -> str:
     """Say what is compared across the partitions of a topic that got some, of `grown` in a status."""
     return f"Topic {output.shown(row['topic'])} has {row['partitions']:,} partitions, once {row['before']:,}. {row['compared']}"
-
-
-def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
-    highest = stream["high_watermark"]
-    return None if highest is None else {"epoch": stream["epoch"], "sequence": highest}
 
 
 def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
@@ -215,31 +172,22 @@ def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
     }
 
 
-def _write_classes(found: dict[str, Any]) -> None:
-    names = ["records", *(name for name in CLASSES if found["totals"][name])]
-    labels = {"last load": "last_load", "all loads": "totals"}
-    rows = [[label, *(found[key][name] for name in names)] for label, key in labels.items()]
-    output.write_table(["", *names], rows, title="Records by class")
-
-
 def sentences(found: dict[str, Any]) -> list[str]:
     """Return the rest of the status in sentences, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
     lines = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         lines.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
-    lines += [added(row) for row in found.get("grown", ())]
-    lines.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
-    if aside := found.get("kept_aside"):
-        lines.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
-    last = {each["topic"]: each for each in found.get("incarnations", [])}
-    moved = [
-        f"Topic {printable(topic)} has several incarnations: now {topics_read.in_words(each)}." for topic, each in last.items()
-    ]
+    lines += [added(row) for row in found["grown"]]
+    lines.append(f"Kept out: {_held(found['rejects']) or 'nothing'}.")
+    if aside := found["kept_aside"]:
+        lines.append(f"Kept out of Gold: {_held([{**row, 'class': UNMET} for row in aside])}.")
+    current = {printable(each["topic"]): topics_read.in_words(each) for each in found["incarnations"]}
+    moved = [f"Topic {topic} has several incarnations: now {now}." for topic, now in current.items()]
     lines += moved[:_MOST_SENTENCES]
-    lacking = found.get("missing", [])[:_MOST_SENTENCES]
+    lacking = found["missing"][:_MOST_SENTENCES]
     lines += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
-    if (more := found.get("missing_count", 0) - len(lacking)) > 0:
+    if (more := found["missing_count"] - len(lacking)) > 0:
         lines.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
     if gate is None:
         lines.append("Gate: has not run.")
@@ -249,15 +197,15 @@ def sentences(found: dict[str, Any]) -> list[str]:
         lines.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
         lines += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
         if gate["decision"]:
-            lines.append(f"  It was {decided(gate['decision'])}.")
+            lines.append(f"  It was {output.decided(gate['decision'])}.")
         elif not gate["passed"]:
             lines.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
     lines.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
     return lines
 
 
-def _held(rejects: Rows) -> list[str]:
-    return [f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects]
+def _held(rejects: Rows) -> str:
+    return ", ".join(f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects)
 
 
 def _missing(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`tidemark topic`: the topics that were read, and the breaks that were accepted."""
+"""`tidemark topic`: the topics that Bronze has read, and the breaks that were accepted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME
 from lakehouse.escape import printable
-from lakehouse.table import BRONZE_TOPICS
 from tidemark.process import output
 from tidemark.readers import database as query
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-KNOWN = f"SELECT * FROM {BRONZE_TOPICS} ORDER BY topic, incarnation, checkpoint, known_since"  # noqa: S608 -- our own table
+KNOWN = "SELECT * FROM bronze_topics ORDER BY topic, incarnation, checkpoint, known_since"
 """The rows of `bronze_topics`. A table of 0.2 has no column `numbering`."""
 
 _SHOWN = ("topic", "stored_as", "cause", "numbering", "topic_id", "lost", "known_since", "load_seq", "reason", "accepted_by")
@@ -25,8 +24,8 @@ _SHOWN = ("topic", "stored_as", "cause", "numbering", "topic_id", "lost", "known
 
 def known(lakehouse: Lakehouse) -> list[Row]:
     """The rows of `bronze_topics`, ordered by topic and time."""
-    with query.connect(lakehouse, [BRONZE_TOPICS]) as tables:
-        rows = tables.rows(KNOWN) if BRONZE_TOPICS in tables.names else []
+    with query.connect(lakehouse) as tables:
+        rows = tables.rows_if_any(KNOWN)
     return [{name: _numbering(row) if name == "numbering" else row[name] for name in _SHOWN} for row in rows]
 
 
@@ -66,7 +65,7 @@ def write_known(found: list[Row]) -> None:
     if not found:
         output.write("No topic was read yet: `tidemark run` reads the first.")
         return
-    output.write_table(list(found[0]), [list({**row, "lost": ranges(row["lost"])}.values()) for row in found])
+    output.write_rows([{**row, "lost": ranges(row["lost"])} for row in found])
 
 
 def write_accepted(done: dict[str, Any]) -> None:
@@ -86,10 +85,8 @@ def ranges(lost: list[dict[str, int]] | None) -> str | None:
     >>> ranges([{"partition": 0, "first_offset": 2, "last_offset": 3}])
     'partition 0: 2 to 3'
     """
-    return (
-        "; ".join(f"partition {each['partition']}: {each['first_offset']} to {each['last_offset']}" for each in lost or ())
-        or None
-    )
+    named = [f"partition {each['partition']}: {each['first_offset']} to {each['last_offset']}" for each in lost or ()]
+    return "; ".join(named) or None
 
 
 def _what(done: dict[str, Any]) -> str:

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import CRITICAL, REJECTED
-from lakehouse.contracts.silver import (
-    ACCEPTED,
-    COLLISION,
-    DUPLICATE,
-    INVALID,
-    JUMP,
-    LATE,
-    RELEASED,
-    WHY,
-    problem_in_words,
-)
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, INVALID, JUMP, LATE, RELEASED, WHY, problem_in_words
 from lakehouse.errors import TidemarkError
 from lakehouse.escape import printable
 from lakehouse.settings.base import nearest
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    BRONZE_TOPICS,
-    GATE_DECISIONS,
-    GATE_RESULTS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-)
 from silver.extract import one_record
 from silver.rules import Rules
 from tidemark.process import output
 from tidemark.readers import database as query
 from tidemark.readers import topics
-from tidemark.readers.gate import decided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,49 +28,46 @@ UNDECIDED = "undecided"
 _MOST_TOPICS = 20
 
 RULES = {**WHY, UNDECIDED: "Silver has not loaded it yet; the next run decides it"}
+_NOT_FOUND: Row = {
+    "class": UNDECIDED,
+    **dict.fromkeys(("producer", "epoch", "sequence", "reason", "state", "arrival", "load_seq", "settled_load_seq")),
+}
 
 _AT = "topic = $topic AND partition = $partition"
 _SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
-_RECORD = f"""
-    SELECT *, count(*) OVER () AS copies
-    FROM {BRONZE_RECORDS}
-    WHERE {_AT} AND "offset" = $offset LIMIT 1
-"""  # noqa: S608 -- the table's name is ours; as in every query below
-_READ = f"""
-    SELECT topic, partition, max("offset") AS last_offset FROM {BRONZE_RECORDS} GROUP BY ALL ORDER BY topic, partition
-"""  # noqa: S608 -- as above
-_ELSEWHERE = f"""
-    SELECT DISTINCT topic FROM {BRONZE_RECORDS}
+_HERE = f'{_AT} AND "offset" = $offset'
+_RECORD = f"SELECT *, count(*) OVER () AS copies FROM bronze_records WHERE {_HERE} LIMIT 1"  # noqa: S608 -- our own conditions
+_READ = 'SELECT topic, partition, max("offset") AS last_offset FROM bronze_records GROUP BY ALL ORDER BY topic, partition'
+_ELSEWHERE = """
+    SELECT DISTINCT topic FROM bronze_records
     WHERE list_contains($others, topic) AND partition = $partition AND "offset" = $offset ORDER BY topic
-"""  # noqa: S608 -- as above
-_KEPT = f"""
-    SELECT * FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
-"""  # noqa: S608 -- as above
+"""
+_KEPT = f"SELECT * FROM silver_records WHERE {_HERE}"  # noqa: S608 -- as above
 _PASSED_BY = f"""
-    SELECT "offset", sequence FROM {SILVER_RECORDS}
+    SELECT "offset", sequence FROM silver_records
     WHERE {_AT} AND {_SAME} AND load_seq = $load_seq AND "offset" < $offset AND sequence > $sequence
     ORDER BY sequence DESC LIMIT 1
 """  # noqa: S608 -- as above
 _OUT = f"""
-    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM {SILVER_REJECTS}
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM silver_rejects
     WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
 """  # noqa: S608 -- as above
 _LOAD = f"""
     SELECT load_seq, run_id, claimed_at, bronze_after_version, bronze_to_version, rules, producer, epoch_before,
         high_watermark_before, epoch_after, high_watermark_after
-    FROM {SILVER_LOADS} WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
+    FROM silver_loads WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
     ORDER BY load_seq
 """  # noqa: S608 -- as above
-_SETTLED = f"""
-    SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
-"""  # noqa: S608 -- as above
+_SETTLED = (
+    "SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM silver_loads WHERE load_seq = $load_seq LIMIT 1"
+)
 _FIRST = f"""
     SELECT topic, partition, "offset", "table", load_seq, timestamp FROM (
         SELECT topic, partition, "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class
-        FROM {SILVER_RECORDS} WHERE {{at}} AND {_SAME} AND sequence = $sequence
+        FROM silver_records WHERE {{at}} AND {_SAME} AND sequence = $sequence
         UNION ALL
         SELECT topic, partition, first_offset, 'silver_rejects', load_seq, NULL, class
-        FROM {SILVER_REJECTS} WHERE {{at}} AND {_SAME} AND first_sequence = $sequence AND {{is_known}}
+        FROM silver_rejects WHERE {{at}} AND {_SAME} AND first_sequence = $sequence AND {{is_known}}
     )
     -- A jump that waited was known to the loads of version 0.1 only.
     ORDER BY "table", class = '{JUMP}', load_seq, "offset" LIMIT 1
@@ -101,103 +77,95 @@ _EARLIER_WINNER = _FIRST.format(at="list_contains($earlier, topic)", is_known=f"
 _GATE = f"""
     SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
         bool_and(success OR severity <> '{CRITICAL}') AS passed
-    FROM {GATE_RESULTS} WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+    FROM gate_results WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
         AND ($gate_run_id IS NULL OR gate_run_id = $gate_run_id)
     GROUP BY gate_run_id ORDER BY evaluated_at DESC LIMIT 1
 """  # noqa: S608 -- as above
 _DECISION = f"""
-    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM gate_decisions
     WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
     ORDER BY decision = '{REJECTED}' DESC, decided_at DESC LIMIT 1
 """  # noqa: S608 -- as above
-_PUBLISHED = f"""
+_PUBLISHED = """
     SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
-    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = $load_seq HAVING count(*) > 0
-"""  # noqa: S608 -- as above
-
+    FROM gold_stream_health WHERE load_seq = $load_seq HAVING count(*) > 0
+"""
 _ASIDE = f"""
     SELECT reason, state, gate_run_id, settled_load_seq
-    FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
+    FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id) WHERE {_HERE}
 """  # noqa: S608 -- as above
-
-_ASKED = (
-    *(BRONZE_TOPICS, BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS),
-    *(GATE_RESULTS, GATE_DECISIONS, GOLD_REJECTS, GOLD_STREAM_HEALTH),
-)
 
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """Return what became of one record; see `why_with_record`."""
-    return why_with_record(lakehouse, topic, partition, offset)[0]
+    """Return what became of one record, without the record itself; see `why_with_record`."""
+    fate = why_with_record(lakehouse, topic, partition, offset)
+    del fate["record"]
+    return fate
 
 
-def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
-    """Return what became of one record, and the record as Bronze holds it.
-
-    The first are the fields of `tidemark.answers.Fate` as plain data; what does not apply is None.
-
-    Raises:
-        TidemarkError: Bronze holds no such record.
-    """
+def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """Return the fields of `tidemark.answers.Fate`, None for those that do not apply; TidemarkError if Bronze lacks it."""
     at = {"topic": topic, "partition": partition, "offset": offset}
-    with query.connect(lakehouse, _ASKED) as tables:
+    with query.connect(lakehouse) as tables:
 
-        def rows(sql: str, table: str, **more: Any) -> list[Row]:
-            wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
-            return tables.rows(sql, wanted) if table in tables.names else []
+        def rows(sql: str, **more: Any) -> list[Row]:
+            return tables.rows_if_any(sql, {**at, **more})
 
-        record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
-        known = [each for each in topics.incarnations(rows(topics.KNOWN, BRONZE_TOPICS)) if each["topic"] == plain_topic(topic)]
+        def first(sql: str, **more: Any) -> Row | None:
+            return next(iter(rows(sql, **more)), None)
+
+        def settled_by(load_seq: int | None) -> Row | None:
+            return None if load_seq is None else first(_SETTLED, load_seq=load_seq)
+
+        record = first(_RECORD)
+        known = [each for each in topics.incarnations(rows(topics.KNOWN)) if each["topic"] == plain_topic(topic)]
         others = [each["stored_as"] for each in known if each["stored_as"] != topic]
-        elsewhere = [row["topic"] for row in rows(_ELSEWHERE, BRONZE_RECORDS, others=others)] if others else []
+        elsewhere = [row["topic"] for row in rows(_ELSEWHERE, others=others)] if others else []
         if record is None:
-            raise _not_there(topic, partition, offset, rows(_READ, BRONZE_RECORDS), elsewhere)
-        loads = rows(_LOAD, SILVER_LOADS)
-        kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
-        found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
-        load = next((row for row in loads if found and _is_of(row, found)), None)
-        winner, settled, gate, decision, published, passed_by = None, None, None, None, None, None
-        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in tables.names else None
-        if aside:
-            by = aside.pop("settled_load_seq")
-            aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)
-        if found and found["class"] in {DUPLICATE, COLLISION}:
-            same = {name: found[name] for name in ("producer", "epoch", "sequence")}
-            earlier = list(dict(Rules.from_json(load["rules"]).continues).get(topic, ())) if load else []
-            first = rows(_WINNER, SILVER_REJECTS, **same)
-            first = first or (rows(_EARLIER_WINNER, SILVER_REJECTS, **same, earlier=earlier) if earlier else [])
-            winner = next(iter(first), None)
-        if found and LATE in {found["class"], found["arrival"]}:
-            same = {name: found[name] for name in ("producer", "epoch", "sequence", "load_seq")}
-            passed_by = next(iter(rows(_PASSED_BY, SILVER_RECORDS, **same)), None)
-        if found and found["settled_load_seq"] is not None:
-            settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
+            raise _not_there(topic, partition, offset, rows(_READ), elsewhere)
+        loads = rows(_LOAD)
+        kept = first(_KEPT)
+        found = _found(kept, rows(_OUT), loads, record)
+        load = next(
+            (row for row in loads if (row["load_seq"], row["producer"]) == (found["load_seq"], found["producer"])), None
+        )
+        rules = Rules.from_json(load["rules"]) if load else None
+        settled = settled_by(found["settled_load_seq"])
+        winner, gate, decision, published, passed_by = None, None, None, None, None
+        key = {name: found[name] for name in ("producer", "epoch", "sequence", "load_seq")}
+        if found["class"] in {DUPLICATE, COLLISION}:
+            winner = first(_WINNER, **key)
+            earlier = list(dict(rules.continues).get(topic, ())) if rules else []
+            if winner is None and earlier:
+                winner = first(_EARLIER_WINNER, **key, earlier=earlier)
+        if LATE in {found["class"], found["arrival"]}:
+            passed_by = first(_PASSED_BY, **key)
         if load:
             brought = settled["load_seq"] if settled else load["load_seq"]
-            decision = next(iter(rows(_DECISION, GATE_DECISIONS, load_seq=brought)), None)
+            decision = first(_DECISION, load_seq=brought)
             gate_run_id = decision and decision["gate_run_id"]
-            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought, gate_run_id=gate_run_id)), None)
-            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
-    name = found["class"] if found else UNDECIDED
+            gate = first(_GATE, load_seq=brought, gate_run_id=gate_run_id)
+            published = first(_PUBLISHED, load_seq=brought)
+        aside = first(_ASIDE)
+        if aside:
+            aside["settled"] = settled_by(aside.pop("settled_load_seq"))
     copies = record.pop("copies")
     is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
-    reason = found["reason"] if found else None
-    is_unread = is_undecodable or name == INVALID
+    is_unread = is_undecodable or found["class"] == INVALID
     own = next((each for each in known if each["stored_as"] == topic), None)
-    fate = {
+    return {
         **at,
         "incarnation": own and {**own, "same_offset": elsewhere},
         "timestamp": record["timestamp"],
         "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
-        **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
-        "class": name,
-        "rule": (problem_in_words(found["reason"] or "") if found and name == INVALID else None) or RULES[name],
-        **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
+        **{name: found[name] for name in ("producer", "epoch", "sequence", "class")},
+        "rule": (found["class"] == INVALID and problem_in_words(found["reason"] or "")) or RULES[found["class"]],
+        **{name: found[name] for name in ("reason", "state", "arrival")},
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
         "is_undecodable": is_undecodable,
-        "misfit": one_record.explain(Rules.from_json(load["rules"]), record, reason) if load and is_unread else None,
-        "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "misfit": one_record.explain(rules, record, found["reason"]) if rules and is_unread else None,
+        "load": load and {name: value for name, value in load.items() if name not in {"rules", "producer"}},
         "passed_by": passed_by,
         "settled": settled,
         "winner": winner,
@@ -205,45 +173,32 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "decision": decision,
         "published": published,
         "aside": aside,
+        "record": record,
     }
-    return fate, record
 
 
 def _not_there(topic: str, partition: int, offset: int, read: list[Row], elsewhere: list[str]) -> TidemarkError:
     """Explain why Bronze does not hold a record: who has its offset, or the last offset of each topic and partition."""
-    where = f"topic {topic}, partition {partition}, offset {offset}"
+    error = partial(TidemarkError, where=f"topic {topic}, partition {partition}, offset {offset}")
     if elsewhere:
-        return TidemarkError(
-            "This incarnation of the topic has no such record; another one has.",
-            where=where,
-            observed=", ".join(elsewhere),
-            next_step=_ask(elsewhere, partition, offset),
-        )
+        what = "This incarnation of the topic has no such record; another one has."
+        return error(what, observed=", ".join(elsewhere), next_step=_ask(elsewhere, partition, offset))
     topics = sorted({row["topic"] for row in read})
     last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
     if not read:
-        return TidemarkError("Nothing was read yet.", where=where, observed="no records in Bronze", next_step="tidemark run")
+        return error("Nothing was read yet.", observed="no records in Bronze", next_step="tidemark run")
     if not last:
         near = nearest(topic, topics)
-        return TidemarkError(
-            "Nothing was read of this topic.",
-            where=where,
-            expected=f"one of {', '.join(topics[:_MOST_TOPICS])}",
-            next_step=f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read.",
-        )
+        way_out = f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read."
+        known = ", ".join(topics[:_MOST_TOPICS])
+        return error("Nothing was read of this topic.", expected=f"one of {known}", next_step=way_out)
     if partition not in last:
-        held = ", ".join(map(str, last))
-        return TidemarkError("Nothing was read of this partition.", where=where, expected=f"one of {held}")
+        return error("Nothing was read of this partition.", expected=f"one of {', '.join(map(str, last))}")
     if offset > last[partition]:
-        return TidemarkError(
-            "The record was not read yet.",
-            where=where,
-            observed=f"the last one that was read has offset {last[partition]}",
-            next_step="If Kafka has it, `tidemark run` brings it.",
-        )
-    return TidemarkError(
+        observed = f"the last one that was read has offset {last[partition]}"
+        return error("The record was not read yet.", observed=observed, next_step="If Kafka has it, `tidemark run` brings it.")
+    return error(
         "Bronze holds no such record.",
-        where=where,
         observed=f"Bronze has read this partition up to offset {last[partition]}",
         next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended, and begin where "
         "kafka.starting_offsets says.",
@@ -272,13 +227,13 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     settled, winner, own = found["settled"], found["winner"], found["incarnation"]
     if own:
         lines.append(f"The topic has several incarnations: this record is of {topics.in_words(own)}.")
-    if own and own["same_offset"]:
-        asked = _ask(own["same_offset"], found["partition"], found["offset"])
-        lines.append(f"Another incarnation has that offset too: {asked}.")
+        if own["same_offset"]:
+            asked = _ask(own["same_offset"], found["partition"], found["offset"])
+            lines.append(f"Another incarnation has that offset too: {asked}.")
     if winner:
-        where = {name: winner[name] for name in ("topic", "partition")}
-        of_topic = "" if where.items() <= found.items() else "topic {topic}, partition {partition}, ".format(**where)
-        place = f"{of_topic}offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        is_here = (winner["topic"], winner["partition"]) == (found["topic"], found["partition"])
+        elsewhere = "" if is_here else f"topic {winner['topic']}, partition {winner['partition']}, "
+        place = f"{elsewhere}offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         lines.append(f"The record that was there first: {printable(place)}.")
     if found["erased_load_seq"] is not None:
         lines.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
@@ -296,33 +251,29 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
 
 
 def _of_load(found: Mapping[str, Any]) -> list[str]:
-    load, gate, decision, published = (found[name] for name in ("load", "gate", "decision", "published"))
-    lines = []
+    load, gate, decision, published, aside = (found[name] for name in ("load", "gate", "decision", "published", "aside"))
     before, after = (_mark(load, when) for when in ("before", "after"))
     versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
-    lines.append(
-        f"Load {load['load_seq']}, claimed {output.moment(load['claimed_at'])} by run {load['run_id']}, from {versions}."
-    )
-    lines.append(f"Watermark before the load: {before}, after: {after}.")
+    lines = [
+        f"Load {load['load_seq']}, claimed {output.moment(load['claimed_at'])} by run {load['run_id']}, from {versions}.",
+        f"Watermark before the load: {before}, after: {after}.",
+    ]
     if passed := found["passed_by"]:
         lines.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
     if gate:
         verdict = "passed" if gate["passed"] else "FAILED"
         lines.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
     if decision:
-        lines.append(f"The load was {decided(decision)}.")
+        lines.append(f"The load was {output.decided(decision)}.")
     is_kept_out = found["state"] is not None and found["state"] != RELEASED
     said = "What its load accepted was published" if is_kept_out else "Published"
     lines.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")
-    return lines + _kept_aside(found["aside"])
-
-
-def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
-    if aside is None:
-        return []
-    sentence = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
-    settled = aside["settled"]
-    return [sentence, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [sentence]
+    if aside:
+        reason = printable(aside["reason"])
+        lines.append(f"It was kept out of Gold: {reason} was not met. Its state there is {aside['state']}.")
+        if aside["settled"]:
+            lines.append(f"It was {aside['state']} {_by_whom(aside['settled'])}.")
+    return lines
 
 
 def _by_whom(settled: Mapping[str, Any]) -> str:
@@ -335,7 +286,7 @@ def _mark(load: Mapping[str, Any], when: str) -> str:
     return "none" if mark is None else f"{mark} (epoch {epoch})" if epoch else str(mark)
 
 
-def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
+def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row:
     """Return the record's row in Silver or the rejects, with its class, stream, epoch and sequence."""
     released = next((row for row in out if row["state"] == RELEASED), None)
     if released:
@@ -344,15 +295,10 @@ def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> R
         name = LATE if kept["arrival"] == LATE else ACCEPTED
         return {**kept, "class": name, "reason": None, "state": None, "settled_load_seq": None}
     if not out:
-        return None
-    rules = Rules.from_json(loads[0]["rules"]) if loads else None
-    producer, epoch, sequence = one_record.key(rules, record) if rules else (None, None, None)
+        return _NOT_FOUND
+    producer, epoch, sequence = one_record.key(Rules.from_json(loads[0]["rules"]), record) if loads else (None, None, None)
     # Producers share a partition's offsets, so the offset ranges of several may contain this one.
     row = next((row for row in out if row["producer"] == producer), out[0])
     if row["class"] == DUPLICATE:  # the row is a block, and holds its first sequence
         row["sequence"] = sequence
     return {**row, "epoch": row["epoch"] if row["epoch"] is not None else epoch, "arrival": None}
-
-
-def _is_of(load: Row, found: Row) -> bool:
-    return bool(load["load_seq"] == found["load_seq"] and load["producer"] == found["producer"])

@@ -1,4 +1,4 @@
-"""`tidemark run --every`: run after run in one session, until a signal asks it to stop."""
+"""`tidemark run --every`: run after run in one session, until a signal arrives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import AnotherWriterError, GateFailedError, TopicsSkippedError
 from tidemark.runner.once import run_once
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,18 +19,13 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Report
     from pipelines.job import Job
 
-STAGES = ("bronze", "silver", "gate", "gold")
-
 
 class StopRequestedError(Exception):
-    """A run was stopped between two stages because the loop is to end."""
+    """A run ended between two stages because the loop ends."""
 
 
 class StoppableReport:
-    """Forwards a run's events, and stops the run at the end of a stage once `stop` is set.
-
-    Nothing is half done between stages; the next run finishes a claimed load.
-    """
+    """Forwards a run's events. Once `stop` is set, it ends the run between two stages, where nothing is half done."""
 
     def __init__(self, report: Report, stop: threading.Event) -> None:
         self._report = report
@@ -37,7 +33,7 @@ class StoppableReport:
         self._stage: str | None = None
 
     def event(self, name: str, **fields: object) -> None:
-        """Forward an event; raise StopRequestedError at the first event of another stage once the loop is to end."""
+        """Forward an event. Raises StopRequestedError at the first event of another stage if `stop` is set."""
         stage = name.partition(".")[0]
         if stage in STAGES and stage != self._stage:
             if self._stop.is_set() and self._stage is not None:
@@ -56,13 +52,8 @@ def run_every(
 ) -> int:
     """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
-    Another writer, a failed gate or a skipped topic does not end the loop. `on_result` gets the result of every successful
-    run, `on_failure` that of the others, see `tidemark.runner.once.run_once`.
-
-    Returns 130 after Ctrl-C, 143 after SIGTERM.
-
-    Raises:
-        TidemarkError: A run failed in another way; an operator or a supervisor has to step in.
+    `on_result` gets the result of each successful run, `on_failure` that of the others. Another writer, a failed gate or a
+    skipped topic does not end the loop; any other TidemarkError does. Returns 130 after Ctrl-C, 143 after SIGTERM.
     """
     _ = job.spark  # the session sets signal handlers as it starts: ours must come after them
     with _stop_on_signals() as stop:
@@ -77,7 +68,7 @@ def run_every(
 
 
 class _Stop(threading.Event):
-    """Set when the loop is to end, with the exit code of the signal."""
+    """Set when the loop ends, with the exit code of the signal."""
 
     exit_code = 0
 

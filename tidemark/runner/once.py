@@ -14,7 +14,7 @@ import typer
 
 from lakehouse.errors import TidemarkError
 from tidemark.process import exit_codes
-from tidemark.process.context import open_job
+from tidemark.process.context import job_of, load_settings
 from tidemark.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
 from tidemark.runner.summary import STAGES
 
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 def run_once(
     job: Job, *, stage: str | None = None, on_failure: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Run the pipeline once, all of it or one stage, and save the result of `pipelines.medallion.run`, or the failure.
+    """Run the pipeline once, all of it or one stage, and save and return the result; see `pipelines.medallion.run`.
 
-    `on_failure` gets the result of a run that began and failed: what its stages did, and the error.
-
-    Raises:
-        TidemarkError: The run failed; see its class.
+    The result of a run that began and failed is saved, too, and `on_failure` gets it: what its stages did, and the error.
     """
-    # What an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs, and
-    # Spark keeps the rows and plans of each. Before the imports: a process that has just started has little to look through.
+    # Free what an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs,
+    # and Spark keeps the rows and plans of each. Before the imports, while there is little to look through.
     gc.collect()
     from pipelines import medallion
     from tidemark.extras.watch.after_run import watching
@@ -61,29 +58,26 @@ def run_once(
 
 
 def run_job(stage: str | None, argv: list[str] | None) -> None:
-    """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`."""
+    """Run one stage of the pipeline, or all, as a job; see `thin_job`."""
     what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
     thin_job(partial(run_once, stage=stage), what, argv)
 
 
 def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
-    """Call `do` with a job on the config that `--config` and `--set` name; see `tidemark.process.context.open_job`.
+    """Call `do` with a job on the config that `--config` and `--set` name; the help says `what`.
 
-    Returns on success, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code
-    after its message is printed.
-
-    Raises:
-        TidemarkError: It failed; see its class.
+    Returns or raises, since a wheel task treats any SystemExit as a failure. A console script exits with the error's code.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
-        with open_job(config, overrides) as opened:
+        with job_of(load_settings(config, overrides)) as opened:
             do(opened)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(help=what)(job)
     run = partial(exit_codes.invoke, app, argv, program=Path(sys.argv[0]).name)
-    if not exit_codes.is_console_script():
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is None or not Path(main).stem.startswith("tidemark-"):
         run()
     elif code := exit_codes.exit_code_of(run):
         sys.exit(code)

@@ -1,18 +1,19 @@
-"""Print what a run or a request did, and what a plan would do."""
+"""Print what a run, the gate or a request did, and what a plan would do."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
-from lakehouse.contracts.gate import RESTART_QUESTION, RESTART_SUSPECTED
-from lakehouse.escape import json_text
+from lakehouse.contracts.gate import REJECTED, RESTART_QUESTION, RESTART_SUSPECTED
+from lakehouse.escape import json_text, printable
 from tidemark.process import output
 
-STAGES = ("bronze", "silver", "gate", "gold")
+Stage = Literal["bronze", "silver", "gate", "gold"]
+STAGES: tuple[str, ...] = get_args(Stage)
 
 
 def write_result(result: dict[str, Any], *, as_json: bool) -> None:
-    """Print a run's result on stdout: a line per stage, or one line of JSON."""
+    """Print a run's result on stdout: a line per stage, or all as one line of JSON."""
     if as_json:
         output.write(json_text(output.plain(result)))
         return
@@ -20,21 +21,8 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
     for stage in STAGES:
         if result.get(stage) is not None:
             output.write(f"  {stage:<7} {summary(_brought(result[stage]) if stage == 'bronze' else result[stage])}")
-    for warning in _warnings(result.get("gate") or {}):
-        output.write(warning)
-
-
-def _warnings(gate: dict[str, Any]) -> list[str]:
-    """Return the gate's warnings that ask something of the reader.
-
-    >>> _warnings({"warned": ["budget_late", "budget_restart_suspected"]})[0][:50]
-    'Warning: all records of this stream in this load a'
-    >>> _warnings({"gate_run_id": None})
-    []
-    """
-    if f"budget_{RESTART_SUSPECTED}" not in gate.get("warned", ()):
-        return []
-    return [f"Warning: {RESTART_QUESTION} `tidemark status` names the streams."]
+    if f"budget_{RESTART_SUSPECTED}" in (result.get("gate") or {}).get("warned", ()):
+        output.write(f"Warning: {RESTART_QUESTION} `tidemark status` names the streams.")
 
 
 def _brought(bronze: dict[str, Any]) -> dict[str, Any]:
@@ -47,35 +35,30 @@ def _range(first: int, last: int) -> str:
     return f"{first} to {last}" if first < last else str(first)
 
 
-def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
-    """Print a plan on stdout: the values of the whole load, a line for at most `most` streams, samples of rejects; or JSON."""
-    streams = planned.get("streams") or []
-    planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
-    streams = planned["streams"]
-    if as_json:
-        output.write_json(planned)
-        return
-    if others := planned.get("other_topics"):
-        output.write(
-            output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
-        )
+def with_first_streams(found: dict[str, Any], most: int = output.MAX_TABLE_ROWS) -> dict[str, Any]:
+    """Return a plan, or what a request did, with at most `most` of its streams, and their count."""
+    return {**found, "streams": found["streams"][:most], "stream_count": len(found["streams"])}
+
+
+def write_plan(planned: dict[str, Any]) -> None:
+    """Print a plan on stdout: the values of the whole load, a line per stream, and the first rejects of each class."""
+    if planned.get("other_topics"):
+        others = ", ".join(planned["other_topics"])
+        output.write(output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {others}"))
     if planned["load_seq"] is not None:
         output.write(_of_load(planned))
-    if not streams:
-        _write_trips(planned)
-        if not planned.get("breaker"):
-            output.write("There is nothing to load.")
-        return
-    # No column for a value that is null or zero in every stream.
-    columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
-    output.write_table(columns, [[stream[name] for name in columns] for stream in streams])
-    if planned["stream_count"] > len(streams):
-        output.write(f"{planned['stream_count'] - len(streams):,} streams more; --limit {planned['stream_count']} shows all.")
-    if kept_out := planned.get("kept_out"):
-        columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
-        rows = [[row[name] for name in columns] for row in kept_out]
-        output.write_table(columns, rows, title="Kept out: the first of each class")
-    _write_trips(planned)
+    streams, left_out = planned["streams"], planned["stream_count"] - len(planned["streams"])
+    if streams:
+        output.write_rows(streams, hidden=(None, 0))
+    if left_out:
+        output.write(f"{left_out:,} streams more; --limit {planned['stream_count']} shows all.")
+    if planned["kept_out"]:
+        output.write_rows(planned["kept_out"], title="Kept out: the first of each class", hidden=(None,))
+    for trip in planned["breaker"]:
+        observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
+        output.write(output.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
+    if not streams and not planned["breaker"]:
+        output.write("There is nothing to load.")
 
 
 def _of_load(planned: dict[str, Any]) -> str:
@@ -97,28 +80,15 @@ def _of_load(planned: dict[str, Any]) -> str:
     return f"{begin}: {_records(planned['records'])}, of {versions} of bronze_records."
 
 
-def _write_trips(planned: dict[str, Any]) -> None:
-    for trip in planned.get("breaker") or []:
-        observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
-        output.write(output.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
-
-
 _DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}
-_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset", "erase": "Would erase"}
 _LEFT = {
     "no_sequence": "without a sequence that could be read, which Silver needs",
     "already_kept": "with a sequence that Silver holds already",
 }
-
-
 _UNDECIDED = (
     "Not erased: {} in bronze_records that no load has decided. Either kafka.topics does not name their topic: put it back. "
     "Or the breaker is open: `tidemark plan` says why. Then `tidemark run --stage silver`, and erase again."
 )
-_PLANS = {
-    "first_load": "Before the new epoch this would be loaded:",
-    "next_load": "The next load would then be:",
-}
 _KEPT = (
     "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
     "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and proves it. "
@@ -126,52 +96,46 @@ _KEPT = (
 )
 
 
-def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
-    """Print on stdout what a release, discard, reset or erasure did, or would do; or JSON."""
-    done = {**done, "streams": done["streams"][: output.MAX_TABLE_ROWS], "stream_count": len(done["streams"])}
-    if as_json:
-        output.write_json(done)
-        return
-    verb = (_WOULD if done["is_dry_run"] else _DONE)[done["kind"]]
-    if done["load_seq"] is None:
-        output.write("There is nothing to do.")
-    elif done["kind"] == "reset":
-        output.write(f"{verb} a watermark, as load {done['load_seq']}.")
-    elif done["kind"] == "erase":
-        given_up = f", {done['records']:,} of them given up from quarantine" if done["records"] else ""
-        output.write(f"{verb} what {_records(done['erased'])} held{given_up}, as load {done['load_seq']}.")
-    else:
-        output.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
-    _write_left(done)
-    if done["streams"]:
-        output.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
-    _write_plans(done)
-    if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
-        output.write("The next `tidemark run` audits and publishes them.")
-    if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
-        output.write(_KEPT.format(**done["left_until"]))
-
-
-def _write_left(done: dict[str, Any]) -> None:
+def write_decided(done: dict[str, Any]) -> None:
+    """Print on stdout what a release, discard, reset or erasure did, or would do."""
+    verb = f"Would {done['kind']}" if done["is_dry_run"] else _DONE[done["kind"]]
+    is_done = done["load_seq"] is not None
+    output.write(f"{verb} {_what(done)}, as load {done['load_seq']}." if is_done else "There is nothing to do.")
     for why, records in done["left"].items():
         if why in _LEFT:
             output.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
         else:
             output.write(_UNDECIDED.format(_records(records)))
     write_left_shadows(done.get("left_shadows"))
+    if done["streams"]:
+        output.write_rows(done["streams"])
+    for name, title in (
+        ("first_load", "Before the new epoch this would be loaded:"),
+        ("next_load", "The next load would then be:"),
+    ):
+        if done.get(name):
+            output.write(f"\n{title}")
+            write_plan(with_first_streams(done[name]))
+    if is_done and not done["is_dry_run"]:
+        if done["kind"] == "release":
+            output.write("The next `tidemark run` audits and publishes them.")
+        if done["kind"] == "erase":
+            output.write(_KEPT.format(**done["left_until"]))
+
+
+def _what(done: dict[str, Any]) -> str:
+    if done["kind"] == "reset":
+        return "a watermark"
+    if done["kind"] == "erase":
+        given_up = f", {done['records']:,} of them given up from quarantine" if done["records"] else ""
+        return f"what {_records(done['erased'])} held{given_up}"
+    return f"{_records(done['records'])} ({summary(done['classes'])})"
 
 
 def write_left_shadows(folder: str | None) -> None:
     """Print where a rebuild's shadows may be left, if any."""
     if folder:
         output.write(f"A rebuild that was not applied may have left tables in {folder}, with the key: remove that folder.")
-
-
-def _write_plans(done: dict[str, Any]) -> None:
-    for name, title in _PLANS.items():
-        if done.get(name):
-            output.write(f"\n{title}")
-            write_plan(done[name], as_json=False)
 
 
 def _records(count: int) -> str:
@@ -193,3 +157,36 @@ def _short(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return ", ".join(map(_short, value)) if isinstance(value, list) else output.shown(value)
+
+
+def write_gate_run(found: dict[str, Any] | None) -> None:
+    """Print a gate run on stdout: its verdict and decision, its expectations, and the rows behind those not met."""
+    if found is None:
+        output.write("The gate has not run yet: `tidemark run` does that.")
+        return
+    loads = f"loads {found['first_load_seq']} to {found['last_load_seq']}, Silver version {found['silver_version']}"
+    verdict = "passed" if found["passed"] else "FAILED"
+    output.write(f"Gate run {found['gate_run_id']} on {loads}, {output.moment(found['evaluated_at'])}: {verdict}.")
+    if found["decision"]:
+        output.write(f"It was {output.decided(found['decision'])}.")
+    elif found["waits"] and not found["passed"]:
+        output.write('It waits for you: `tidemark gate release --reason "..."` or `tidemark gate reject --reason "..."`.')
+    output.write_rows(found["expectations"], ("severity", "outcome", "expectation", "column", "observed", "expected"))
+    for result in found["expectations"]:
+        name = " ".join(part for part in (result["expectation"], result["column"]) if part)
+        for each in result["behind"]:
+            output.write_rows(each["rows"], title=printable(f"{name}: {each['what']}"))
+        if result["note"]:
+            output.write(printable(f"\n{name}: {result['note']}"))
+
+
+def write_gate_decision(done: dict[str, Any]) -> None:
+    """Print on stdout what a release or rejection did, or would do."""
+    would = "Would reject" if done["decision"] == REJECTED else "Would release"
+    verb = would if done["is_dry_run"] else done["decision"].capitalize()
+    loads = f"loads {done['first_load_seq']} to {done['last_load_seq']} of gate run {done['gate_run_id']}"
+    output.write(f"{verb} {loads}, with {done['records']:,} records, although not met: {', '.join(done['expectations'])}.")
+    if done["published"]:
+        output.write(f"Published: {done['published']['records']:,} records are in gold_records.")
+    if done["decision"] == REJECTED:
+        output.write("Gold does not get them. Silver keeps them, and the next gate run audits what comes after them.")

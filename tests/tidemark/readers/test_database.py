@@ -178,5 +178,5 @@ def test_an_empty_lakehouse_and_a_missing_extension_say_what_to_do(
     with pytest.raises(UsageError, match="tidemark run"):
         rows(tmp_path / "none", "SELECT * FROM gold_records")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ToolError, match="duckdb-extension-delta"), connect(lakehouse):
-        pass
+    with pytest.raises(ToolError, match="duckdb-extension-delta"), connect(lakehouse) as database:
+        database.rows("FROM silver_records")

@@ -1,10 +1,10 @@
-"""How a gate run and a decision on it are told to people."""
+"""How a gate run, a decision on it and the result of a run are printed."""
 
 from typing import Any
 
 import pytest
 
-from tidemark.readers.gate import write_gate_decision, write_gate_run
+from tidemark.runner.summary import write_gate_decision, write_gate_run, write_result
 
 LOADS = {"gate_run_id": "g1", "first_load_seq": 4, "last_load_seq": 5}
 LATE = {"expectation": "budget_late", "column": "late", "severity": "critical", "outcome": "failed", "observed": "2"}
@@ -38,3 +38,10 @@ def test_what_was_decided_is_told_with_its_loads(capsys: pytest.CaptureFixture[s
         write_gate_decision({**DECISION, "is_dry_run": False, **more})
         printed = capsys.readouterr().out
         assert [each for each in said if each not in printed] == []
+
+
+def test_a_run_warns_where_a_restart_of_the_numbering_is_suspected(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"pipeline": "tests", "run_id": "r1", "seconds": 1.0}
+    for gate, is_warned in (({"warned": ["budget_late", "budget_restart_suspected"]}, True), ({"gate_run_id": None}, False)):
+        write_result({**run, "gate": gate}, as_json=False)
+        assert ("Warning: all records of this stream in this load" in capsys.readouterr().out) == is_warned

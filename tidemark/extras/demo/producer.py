@@ -1,7 +1,7 @@
-"""The demo's records, and the expected outcome: the number of new, repeated and bad ones.
+"""The demo's records, planned before they are sent, so that the plan says what to expect. They are the same everywhere.
 
-The inputs are the article's incidents and a long stream of events: sequences 1, 2, 3 and so on, repeated blocks, and records
-without a usable sequence. They are the same on every machine, and planned before they are sent: the plan says what to expect.
+They are the article's incidents, and a long stream of events: sequences 1, 2, 3 and so on, repeated blocks, and records without
+a usable sequence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakehouse.errors import SourceError, UsageError
 from tidemark.extras.demo.broker import create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from confluent_kafka import KafkaError
 
@@ -49,17 +49,21 @@ _INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
 
 
 class Outgoing(NamedTuple):
-    """One record to send. The partition is set here, so that the outcome does not depend on a partitioner."""
+    """One record to send. The partition is set here, so that the outcome does not depend on a partitioner.
+
+    `number` is its sequence; None if it has no usable one.
+    """
 
     partition: int
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
+    number: int | None = None
 
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What goes to one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
+    """The records of one partition: sequences 1, 2, 3 and so on up to `unique`, with interruptions.
 
     Attributes:
         resends: (first, last) of each block that is sent again, in order, right after `last` was sent.
@@ -85,34 +89,32 @@ class PartitionPlan:
             for resent in range(again.get(sequence, sequence + 1), sequence + 1):
                 yield self._event(resent)
             for kind in bad.get(sequence, ()):
-                yield self._event(sequence)._replace(headers=bad_headers(kind, sequence))
+                yield self._event(sequence)._replace(headers=bad_headers(kind, sequence), number=None)
 
     def _event(self, sequence: int) -> Outgoing:
         device = f"device-{self.partition}-{sequence % _DEVICES_PER_PARTITION:03d}"
         noise = sequence * 2654435761 % 2**32  # Knuth's hash: a record gets the same bytes each time it is sent
         value = f'{{"device": "{device}", "reading": {noise % 100_000 / 100:.2f}, "note": "{noise:032x}{noise * noise:0100x}"}}'
-        return Outgoing(self.partition, device.encode(), value.encode(), [(EVENTS_HEADER, b"%d" % sequence)])
+        return Outgoing(self.partition, device.encode(), value.encode(), [(EVENTS_HEADER, b"%d" % sequence)], sequence)
 
 
-def plan_events(records: int = EVENTS_RECORDS, *, partitions: int = EVENTS_PARTITIONS, seed: int = 1) -> list[PartitionPlan]:
+def plan_events(records: int = EVENTS_RECORDS, *, seed: int = 1) -> list[PartitionPlan]:
     """Plan the long stream: on each partition one to three repeated blocks, and each kind of bad record once.
 
-    `records` counts all, split evenly; the first partition gets the rest. A block is 2 % to 8 % of a partition.
-
-    Raises:
-        UsageError: There are fewer than ten records per partition.
+    `records` counts all, split evenly; the first partition gets the rest. A block is 2 % to 8 % of a partition. UsageError if
+    there are fewer than ten records per partition.
     """
-    if records < partitions * _FEWEST_PER_PARTITION:
+    if records < EVENTS_PARTITIONS * _FEWEST_PER_PARTITION:
         raise UsageError(
             "So few records show nothing.",
             where="the demo's stream of events",
             observed=records,
-            expected=f"at least {partitions * _FEWEST_PER_PARTITION}",
+            expected=f"at least {EVENTS_PARTITIONS * _FEWEST_PER_PARTITION}",
             next_step="Ask for more.",
         )
     rng = random.Random(seed)  # noqa: S311 -- a repeatable stream, not a secret
-    share, rest = divmod(records, partitions)
-    return [_plan_partition(rng, partition, share + (rest if partition == 0 else 0)) for partition in range(partitions)]
+    share, rest = divmod(records, EVENTS_PARTITIONS)
+    return [_plan_partition(rng, each, share + (rest if each == 0 else 0)) for each in range(EVENTS_PARTITIONS)]
 
 
 def _plan_partition(rng: random.Random, partition: int, records: int) -> PartitionPlan:
@@ -145,19 +147,13 @@ def bad_headers(kind: int, sequence: int) -> list[tuple[str, bytes]]:
     >>> [bad_headers(kind, 7) for kind in range(BAD_KINDS)]
     [[], [('seq', b'seven')], [('seq', b'-7')], [('seq', b'7'), ('seq', b'8')]]
     """
-    name = EVENTS_HEADER
-    kinds: tuple[list[tuple[str, bytes]], ...] = (
-        [],
-        [(name, b"seven")],
-        [(name, b"-%d" % sequence)],
-        [(name, b"%d" % sequence), (name, b"%d" % (sequence + 1))],
-    )
-    return kinds[kind]
+    values: tuple[list[bytes], ...] = ([], [b"seven"], [b"-%d" % sequence], [b"%d" % sequence, b"%d" % (sequence + 1)])
+    return [(EVENTS_HEADER, value) for value in values[kind]]
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What was sent to both topics, and what the tables must hold.
+    """The records sent to both topics, and the expected contents of the tables.
 
     Attributes:
         incidents: The ids of each incident, once each, in the order they were first sent.
@@ -178,17 +174,15 @@ def incidents() -> list[Outgoing]:
     The key is the incident, the sequence is the field `id` of the JSON value. An incident stays on one partition.
     """
     return [
-        Outgoing(_INCIDENT_PARTITION[incident], incident.encode(), json.dumps({"id": number, "data": data}).encode(), [])
+        Outgoing(
+            _INCIDENT_PARTITION[incident], incident.encode(), json.dumps({"id": number, "data": data}).encode(), [], number
+        )
         for incident, number, data in (*_FIRST_TRY, *_SECOND_TRY)
     ]
 
 
 def expected(records: int) -> Sent:
-    """Return what the tables must hold once `send_incidents` and `send_events` have sent all.
-
-    Raises:
-        UsageError: There are too few records for the events.
-    """
+    """Return what the tables must hold once `send_incidents` and `send_events` have sent all."""
     plans, article = plan_events(records), incidents()
     return Sent(
         records=records + len(article),
@@ -206,41 +200,23 @@ def expected(records: int) -> Sent:
 
 
 def send_incidents(bootstrap_servers: str) -> int:
-    """Create the topic of the incidents, fill it, and return the number of records.
-
-    Raises:
-        SourceError: The topic exists, or the broker refused something.
-    """
+    """Create the topic of the incidents, fill it, and return the number of records; SourceError if that fails."""
     create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
-    return produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, incidents(), _id_of, Headers(None, None, None))
+    return produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, incidents(), Headers(None, None, None))
 
 
 def send_events(bootstrap_servers: str, records: int) -> int:
-    """Create the topic of the events, fill it, and return the number of records.
-
-    Raises:
-        SourceError: The topic exists, or the broker refused something.
-        UsageError: There are too few records.
-    """
+    """Create the topic of the events, fill it, and return the number of records; SourceError if that fails."""
     plans = plan_events(records)
     create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
-    return produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), sequence_of, Headers(None, None, EVENTS_HEADER))
+    return produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), Headers(None, None, EVENTS_HEADER))
 
 
-def produce_numbered(
-    bootstrap_servers: str,
-    topic: str,
-    records: Iterable[Outgoing],
-    number_of: Callable[[Outgoing], int | None],
-    headers: Headers,
-) -> int:
+def produce_numbered(bootstrap_servers: str, topic: str, records: Iterable[Outgoing], headers: Headers) -> int:
     """Send records by a numbering producer per partition; return their number once the broker has them all.
 
     If a number does not rise, the producer crashed: the next one sends the same again. A record without a number comes from
-    another producer. `headers` are what the producers put into headers.
-
-    Raises:
-        SourceError: The broker refused a record, or did not confirm all of them within a minute.
+    another producer. `headers` names what the producers write into headers. SourceError if not all arrive within a minute.
     """
     config = {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 3}
     senders: dict[int, Sender] = {}
@@ -250,7 +226,7 @@ def produce_numbered(
         stranger = Producer(config)  # one for all of them: each new client takes half a second until it may send
         for record in records:
             sent += 1
-            number, place = number_of(record), record.partition
+            number, place = record.number, record.partition
             if number is None:
                 if place in senders:
                     senders[place].flush(_FLUSH_SECONDS)
@@ -277,20 +253,6 @@ def produce_numbered(
             with contextlib.suppress(ProducerError, TimeoutError):
                 sender.close(0)
     return sent
-
-
-def sequence_of(record: Outgoing) -> int | None:
-    """Return the number in an event's header; None if it has no usable one.
-
-    >>> sequence_of(Outgoing(0, b"", b"", [("seq", b"7")])), sequence_of(Outgoing(0, b"", b"", [("seq", b"-7")]))
-    (7, None)
-    """
-    numbers = [value for name, value in record.headers if name == EVENTS_HEADER]
-    return int(numbers[0]) if len(numbers) == 1 and numbers[0].isdigit() else None
-
-
-def _id_of(record: Outgoing) -> int:
-    return int(json.loads(record.value)["id"])
 
 
 def _send(client: Producer, topic: str, record: Outgoing) -> None:

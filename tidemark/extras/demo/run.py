@@ -9,7 +9,6 @@ import signal
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,16 @@ from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
 from pipelines.job import Job
-from tidemark.extras.demo.producer import (
-    EVENTS_HEADER,
-    EVENTS_SCHEMA,
-    EVENTS_TOPIC,
-    INCIDENTS_SCHEMA,
-    INCIDENTS_TOPIC,
-    expected,
-    send_events,
-    send_incidents,
-)
+from tidemark.extras.demo.broker import LocalBroker
+from tidemark.extras.demo.producer import EVENTS_HEADER, EVENTS_SCHEMA, INCIDENTS_SCHEMA, expected, send_events, send_incidents
+from tidemark.extras.demo.producer import EVENTS_TOPIC as EVENTS
+from tidemark.extras.demo.producer import INCIDENTS_TOPIC as INCIDENTS
 from tidemark.process import output
 from tidemark.process.context import open_session, reporting
 from tidemark.readers import database, files
 from tidemark.readers.status import status
 from tidemark.runner.once import run_once
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,15 +33,12 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.table import Table
     from tidemark.extras.demo.producer import Sent
 
-INCIDENTS, EVENTS = INCIDENTS_TOPIC, EVENTS_TOPIC
-
-_KEPT_INCIDENTS = f"""
+_KEPT_INCIDENTS = """
     SELECT key::VARCHAR AS incident, list(payload.id ORDER BY "offset") AS ids, list(payload.data ORDER BY "offset") AS data
-    FROM {GOLD_RECORDS} GROUP BY incident ORDER BY incident
-"""  # noqa: S608 -- the table's name is ours
+    FROM gold_records GROUP BY incident ORDER BY incident
+"""
 
 # Two pipelines, each with its own lakehouse: they read the sequence from different places, and a table holds one meaning of it.
 _CONFIGS = {
@@ -74,26 +65,22 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
     """Start a broker, send records, run both pipelines twice, and print what their tables hold next to what was sent.
 
     The broker is always stopped; tables and configs stay in `into`, which must be empty or new, by default a temporary folder.
-
-    Raises:
-        UsageError: The folder is not empty.
-        ToolError: Java or the jars are missing, or the broker does not start.
-        TidemarkError: A run failed, or the tables do not hold what was sent; the error names each difference.
+    TidemarkError if a run fails, or the tables do not hold what was sent; the error names each difference.
     """
     folder = _folder(into)
     sent = expected(records)
     with reporting() as report:
         settings, first, second = _run_twice(folder, records, report)
-    found = _Differences()
-    _compare_incidents(Lakehouse.of(settings[INCIDENTS]), sent, found)
-    _compare_events(Lakehouse.of(settings[EVENTS]), sent, found)
-    _compare_second_run(first, second, found)
+    differences: list[str] = []
+    _compare_incidents(Lakehouse.of(settings[INCIDENTS]), sent, differences)
+    _compare_events(Lakehouse.of(settings[EVENTS]), sent, differences)
+    _compare_second_run(first, second, differences)
     _say_what_next(folder)
-    if found.differences:
+    if differences:
         raise TidemarkError(
             "The tables do not hold what was sent.",
             where=str(folder),
-            observed="; ".join(found.differences),
+            observed="; ".join(differences),
             next_step="This is a fault of Tidemark: please report it with the folder's _reports.",
         )
 
@@ -101,15 +88,19 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
 def _run_twice(
     folder: Path, records: int, report: Report
 ) -> tuple[dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    with _broker(report) as servers, _sending(servers, records, report) as sending:
-        settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
-        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
-        jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
-        first = {}
-        for name in (INCIDENTS, EVENTS):
-            report.event("producers.finished", stream=name, records=sending[name].result())
-            first[name] = run_once(jobs[name])
-        second = {name: run_once(job) for name, job in jobs.items()}
+    report.event("broker.starting")
+    with LocalBroker() as broker:
+        servers = broker.bootstrap_servers
+        report.event("broker.finished", listening_on=servers)
+        with _sending(servers, records, report) as sending:
+            settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
+            spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
+            jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
+            first = {}
+            for name in (INCIDENTS, EVENTS):
+                report.event("producers.finished", stream=name, records=sending[name].result())
+                first[name] = run_once(jobs[name])
+            second = {name: run_once(job) for name, job in jobs.items()}
     return settings, first, second
 
 
@@ -127,16 +118,6 @@ def _folder(into: Path | None) -> Path:
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@contextlib.contextmanager
-def _broker(report: Report) -> Iterator[str]:
-    from tidemark.extras.demo.broker import LocalBroker
-
-    report.event("broker.starting")
-    with LocalBroker() as broker:
-        report.event("broker.finished", listening_on=broker.bootstrap_servers)
-        yield broker.bootstrap_servers
 
 
 @contextlib.contextmanager
@@ -179,33 +160,24 @@ def _say_what_next(folder: Path) -> None:
     output.write(f"  tidemark config show {events}")
 
 
-@dataclass
-class _Differences:
-    """The differences between what was sent and what the tables hold, one sentence each."""
-
-    differences: list[str] = field(default_factory=list)
-
-    def expect(self, what: str, *, observed: Any, expected: Any) -> bool:
-        """Return whether both are equal; record the difference if not."""
-        if observed == expected:
-            return True
-        self.differences.append(f"{what}: {observed}, not {expected}")
-        return False
+def _expect(differences: list[str], what: str, *, observed: Any, expected: Any) -> None:
+    if observed != expected:
+        differences.append(f"{what}: {observed}, not {expected}")
 
 
-def _compare_incidents(lakehouse: Lakehouse, sent: Sent, found: _Differences) -> None:
+def _compare_incidents(lakehouse: Lakehouse, sent: Sent, differences: list[str]) -> None:
     """Print the article's incidents as Gold holds them: every id once, in the order of each incident."""
     totals = status("incidents", lakehouse)["totals"]
     kept = _rows(lakehouse, _KEPT_INCIDENTS)
     output.write(f"The article's example: {totals['records']} records arrived, {totals[ACCEPTED]} were kept.")
     rows = [(row["incident"], ", ".join(map(str, row["ids"])), ", ".join(row["data"])) for row in kept]
     output.write_table(["incident", "id", "data"], rows)
-    found.expect("records of the example", observed=totals["records"], expected=sent.incident_records)
-    found.expect("ids by incident", observed={row["incident"]: row["ids"] for row in kept}, expected=sent.incidents)
-    _check_tables(lakehouse, totals[ACCEPTED], found)
+    _expect(differences, "records of the example", observed=totals["records"], expected=sent.incident_records)
+    _expect(differences, "ids by incident", observed={row["incident"]: row["ids"] for row in kept}, expected=sent.incidents)
+    _check_tables(lakehouse, totals[ACCEPTED], differences)
 
 
-def _compare_events(lakehouse: Lakehouse, sent: Sent, found: _Differences) -> None:
+def _compare_events(lakehouse: Lakehouse, sent: Sent, differences: list[str]) -> None:
     """Print the long stream: classes next to what was sent, watermarks, the gate's verdict, and the tables' row counts."""
     state = status("events", lakehouse)
     totals, expected = state["totals"], Counter(sent.classes)
@@ -218,62 +190,40 @@ def _compare_events(lakehouse: Lakehouse, sent: Sent, found: _Differences) -> No
     output.write(f"\nA stream of {totals['records']:,} records over {len(sent.high_watermarks)} partitions.")
     output.write_table(["sent", "records", "ended as", "records in the tables"], rows)
     for label, count, name, observed in rows:
-        found.expect(f"records sent {label} that ended as {name}", observed=observed, expected=count)
-    _compare_watermarks(state["streams"], sent.high_watermarks, found)
-    _check_gate(state["gate"], found)
-    _check_tables(lakehouse, totals[ACCEPTED], found)
+        _expect(differences, f"records sent {label} that ended as {name}", observed=observed, expected=count)
+    output.write_rows(state["streams"], ("topic", "partition", "high_watermark", "last_offset"), title="Watermarks")
+    watermarks = {stream["partition"]: stream["high_watermark"] for stream in state["streams"]}
+    _expect(differences, "watermarks by partition", observed=watermarks, expected=sent.high_watermarks)
+    gate = state["gate"]
+    verdict = "passed" if gate["passed"] else "FAILED"
+    output.write(f"\nGate: {verdict}; {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
+    _expect(differences, "the gate passed", observed=gate["passed"], expected=True)
+    _check_tables(lakehouse, totals[ACCEPTED], differences)
 
 
-def _compare_second_run(first: Mapping[str, Any], second: Mapping[str, Any], found: _Differences) -> None:
+def _compare_second_run(first: Mapping[str, Any], second: Mapping[str, Any], differences: list[str]) -> None:
     """Print what the second run of each pipeline did: nothing, since Kafka had nothing new."""
     output.write("\nThe same again, with nothing new in Kafka:")
     columns = ["pipeline", "run", "read from Kafka", "accepted", "published", "seconds"]
     rows = []
     for name in first:
         for label, result in (("first", first[name]), ("second", second[name])):
-            counts = [
-                _count(result, "bronze", "records"),
-                _count(result, "silver", ACCEPTED),
-                _count(result, "gold", "records"),
-            ]
+            counted = (("bronze", "records"), ("silver", ACCEPTED), ("gold", "records"))
+            counts = [result[stage][count] for stage, count in counted]
             rows.append([name, label, *counts, result["seconds"]])
             if label == "second":
-                found.expect(f"records of the second run of {name}", observed=counts, expected=[0, 0, 0])
+                _expect(differences, f"records of the second run of {name}", observed=counts, expected=[0, 0, 0])
     output.write_table(columns, rows)
 
 
-def _compare_watermarks(streams: list[dict[str, Any]], expected: Mapping[int, int], found: _Differences) -> None:
-    columns = ["topic", "partition", "high_watermark", "last_offset"]
-    output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Watermarks")
-    observed = {stream["partition"]: stream["high_watermark"] for stream in streams}
-    found.expect("watermarks by partition", observed=observed, expected=dict(expected))
-
-
-def _check_gate(gate: dict[str, Any] | None, found: _Differences) -> None:
-    passed = gate is not None and gate["passed"]
-    expectations = f"{gate['expectations']} expectations, {len(gate['unmet'])} not met" if gate else "it has not run"
-    output.write(f"\nGate: {'passed' if passed else 'FAILED'}; {expectations}.")
-    found.expect("the gate passed", observed=passed, expected=True)
-
-
-def _check_tables(lakehouse: Lakehouse, accepted: int, found: _Differences) -> None:
+def _check_tables(lakehouse: Lakehouse, accepted: int, differences: list[str]) -> None:
     """Print every table with its row count and folder; Silver and Gold must hold what was accepted."""
     folders = files.tables(lakehouse)
     rows = {name: _rows(lakehouse, f'SELECT count(*) AS "rows" FROM "{name}"')[0]["rows"] for name in folders}  # noqa: S608 -- our tables
-    output.write_table(
-        ["table", "rows", "folder"], [(name, rows[name], str(folders[name])) for name in _ordered(folders)], title="Tables"
-    )
+    names = sorted(folders, key=lambda name: (STAGES.index(name.partition("_")[0]), name))
+    output.write_table(["table", "rows", "folder"], [(name, rows[name], str(folders[name])) for name in names], title="Tables")
     for name in (SILVER_RECORDS, GOLD_RECORDS):
-        found.expect(f"rows of {name}", observed=rows.get(name), expected=accepted)
-
-
-def _ordered(folders: Mapping[str, Table]) -> list[str]:
-    layers = ("bronze", "silver", "gate", "gold")
-    return sorted(folders, key=lambda name: (layers.index(name.partition("_")[0]), name))
-
-
-def _count(result: Mapping[str, Any], stage: str, name: str) -> int:
-    return int((result[stage] or {}).get(name) or 0)
+        _expect(differences, f"rows of {name}", observed=rows.get(name), expected=accepted)
 
 
 def _rows(lakehouse: Lakehouse, sql: str) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ import altair as alt
 
 from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.contracts.silver import CLASSES
+from tidemark.runner.summary import STAGES
 
 # altair's chained methods return untyped values.
 Drawn: TypeAlias = Any
 
-STAGES = ("bronze", "silver", "gate", "gold")
 _BAR_PIXELS = 18
 
 

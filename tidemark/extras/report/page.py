@@ -18,11 +18,12 @@ from markupsafe import Markup
 
 from lakehouse import __version__
 from lakehouse.contracts.gate import CRITICAL, WARN
-from tidemark.extras.report.charts import STAGES, charts
+from tidemark.extras.report.charts import charts
 from tidemark.extras.report.summary import tiles, verdict
 from tidemark.extras.report.tables import tables
 from tidemark.extras.report.text import classes, loads_of, moment, place, text
 from tidemark.process.output import whole
+from tidemark.runner.summary import STAGES
 
 _HERE = Path(__file__).with_name("assets")
 _VEGA = "window.vegaEmbed = vegaEmbed;"

@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse.contracts.gate import CRITICAL
 from lakehouse.contracts.silver import HELD
 from tidemark.extras.report.text import count, moment, share, text
-from tidemark.readers.gate import decided
+from tidemark.process.output import decided
 from tidemark.readers.status import added
 
 Facts = dict[str, Any]
@@ -20,8 +20,8 @@ def verdict(found: Facts) -> dict[str, Any]:
     said = [gold]
     if found["unfinished_load"]:
         said.append(f"Load {found['unfinished_load']:,} was claimed and is not finished: the next run finishes it.")
-    said += [added(row) for row in found.get("grown", ())]
-    if waiting := sum(row["records"] for row in found.get("kept_aside", []) if row["state"] == HELD):
+    said += [added(row) for row in found["grown"]]
+    if waiting := sum(row["records"] for row in found["kept_aside"] if row["state"] == HELD):
         said.append(f"{waiting:,} records are kept out of Gold by expectations, and wait.")
     if gate is None:
         return {"state": "none", "headline": "The gate has not run", "said": said, "unmet": []}
@@ -35,13 +35,12 @@ def verdict(found: Facts) -> dict[str, Any]:
     elif not gate["passed"]:
         said.append("Next: tidemark gate show lists the rows behind it; then tidemark gate release or reject, with a reason.")
     unmet = sorted(gate["unmet"], key=lambda each: each["severity"] != CRITICAL)
-    return {"state": state, "headline": f"The gate {state}", "said": said, "unmet": [_unmet(each) for each in unmet]}
-
-
-def _unmet(result: dict[str, Any]) -> dict[str, str]:
-    what = " ".join(text(part) for part in (result["expectation"], result["column"]) if part)
-    sentence = f"{what} {result['outcome']}: observed {text(result['observed'])}, expected {text(result['expected'])}"
-    return {"severity": result["severity"], "sentence": sentence}
+    listed = []
+    for each in unmet:
+        what = " ".join(text(part) for part in (each["expectation"], each["column"]) if part)
+        sentence = f"{what} {each['outcome']}: observed {text(each['observed'])}, expected {text(each['expected'])}"
+        listed.append({"severity": each["severity"], "sentence": sentence})
+    return {"state": state, "headline": f"The gate {state}", "said": said, "unmet": listed}
 
 
 def tiles(found: Facts) -> list[dict[str, str]]:

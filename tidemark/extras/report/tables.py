@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, LATE
 from tidemark.extras.report.text import classes, count, loads_of, moment, seconds, share, text
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table on the page: its heading, and how to take and format a row's value.
+class Column(NamedTuple):
+    """A column of a table on the page: its heading, its key in a row, and how to format its values.
 
     It is hidden when the class `shown_with`, which it counts, is filtered out.
     """
 
     label: str
-    of: Callable[[Row], Any]
+    key: str
     write: Callable[[Any], str] = text
     shown_with: str | None = None
 
@@ -32,37 +31,24 @@ class Column:
         return "" if self.write is text else "t" if self.write is moment else "n"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table on the page. A row has its cells, and what the filters match: topic, producer and classes."""
 
     caption: str
-    columns: tuple[Column, ...]
-    rows: list[Row] = field(default_factory=list)
-    note: str = ""
-
-
-def _text(label: str, name: str) -> Column:
-    return Column(label, lambda row: row[name])
+    columns: list[Column]
+    rows: list[Row]
+    note: str
 
 
 def _texts(*names: str) -> list[Column]:
-    return [_text(name.capitalize(), name) for name in names]
+    return [Column(name.capitalize(), name) for name in names]
 
 
 def _counts(**labels: str) -> list[Column]:
-    return [_count(label, name) for name, label in labels.items()]
+    return [Column(label, name, count) for name, label in labels.items()]
 
 
-def _count(label: str, name: str, *, shown_with: str | None = None) -> Column:
-    return Column(label, lambda row: row[name], count, shown_with=shown_with)
-
-
-def _time(label: str, name: str) -> Column:
-    return Column(label, lambda row: row[name], moment)
-
-
-_STREAM = (_text("Topic", "topic"), _count("Partition", "partition"), _text("Producer", "producer"))
+_STREAM = (*_texts("topic"), *_counts(partition="Partition"), *_texts("producer"))
 
 
 def tables(found: Row) -> dict[str, Table]:
@@ -79,37 +65,39 @@ def tables(found: Row) -> dict[str, Table]:
     }
 
 
-def _by_class(found: Row) -> list[Column]:
-    return [_count(name.capitalize(), name, shown_with=name) for name in classes(found)]
-
-
 def _made(caption: str, columns: Iterable[Column], rows: Iterable[Row], note: str = "") -> Table:
-    columns = tuple(columns)
+    columns = list(columns)
     made = [
         {
             "topic": text(row["topic"]) if "topic" in row else None,
             "producer": text(row["producer"]) if row.get("producer") is not None else "",
-            "classes": " ".join(_classes_of(row)),
-            "cells": [column.write(column.of(row)) for column in columns],
+            "classes": row["class"] if "class" in row else " ".join(name for name in CLASSES if row.get(name)),
+            "cells": [column.write(row[column.key]) for column in columns],
         }
         for row in rows
     ]
     return Table(caption, columns, made, note)
 
 
-def _classes_of(row: Row) -> list[str]:
-    return [row["class"]] if "class" in row else [name for name in CLASSES if row.get(name)]
+def _by_class(found: Row) -> list[Column]:
+    return [Column(name.capitalize(), name, count, name) for name in classes(found)]
 
 
 def _ask(view: str) -> str:
     return f'tidemark sql "FROM {view}"'
 
 
-def _cut(found: Row, name: str, what: str, unit: str) -> str:
+def _cut(found: Row, name: str, view: str, unit: str) -> str:
     rows, total = found[f"{name}_rows"], found[f"{name}_total"]
     if not total or sum(row[unit] for row in rows) == total[unit]:
         return ""
-    return f"The first {len(rows):,}; all: {_ask(what)}."
+    return f"The first {len(rows):,}; all: {_ask(view)}."
+
+
+def _others(found: Row) -> str:
+    listed, total = len(found["streams"]), found["stream_count"]
+    how = "those with the most records kept out"
+    return f"{listed:,} of {total:,} streams, {how}; all: {_ask('watermark_status')}." if listed < total else ""
 
 
 def _streams(found: Row) -> Table:
@@ -127,18 +115,9 @@ def _streams(found: Row) -> Table:
         end_offset="Kafka's end",
         lag="Lag",
     )
-    columns = (*_STREAM, *numbers, _time("Moved at", "updated_at"))
+    columns = (*_STREAM, *numbers, Column("Moved at", "updated_at", moment))
     streams.sort(key=lambda row: -(row["lag"] or 0))
     return _made("Streams, the furthest behind first", columns, streams, _others(found))
-
-
-def _others(found: Row) -> str:
-    if found["stream_count"] <= len(found["streams"]):
-        return ""
-    return (
-        f"{len(found['streams']):,} of {found['stream_count']:,} streams, those with the most records kept out; "
-        f"all: {_ask('watermark_status')}."
-    )
 
 
 def _loads(found: Row) -> Table:
@@ -146,28 +125,25 @@ def _loads(found: Row) -> Table:
     for row in found["history"]:
         for name in CLASSES:
             sums[row["slice"]][name] += row[name]
-    rows = [{**row, **counts} for row, counts in zip(found["slices"], sums, strict=True)]
-    columns = (Column("Load", loads_of), _time("Claimed at", "last_claimed_at"), *_by_class(found))
+    rows = [{**row, "loads": loads_of(row), **counts} for row, counts in zip(found["slices"], sums, strict=True)]
+    columns = (Column("Load", "loads"), Column("Claimed at", "last_claimed_at", moment), *_by_class(found))
     return _made("Records by load and class, the latest first", columns, reversed(rows))
 
 
 def _classes(found: Row) -> Table:
-    columns = [*_STREAM, _count("Records", "records")]
+    columns = [*_STREAM, *_counts(records="Records")]
     for column in _by_class(found):
         columns.append(column)
-        if column.shown_with in (DUPLICATE, LATE):
-            columns.append(_share(column.shown_with))
+        if column.key in (DUPLICATE, LATE):
+            columns.append(Column("Share", f"{column.key}_share", share, column.key))
     rows = [row for row in found["streams"] if row["records"]]
+    rows = [{**row, **{f"{name}_share": row[name] / row["records"] for name in (DUPLICATE, LATE)}} for row in rows]
     return _made("Records by stream and class, the most kept out first", columns, rows, _others(found))
-
-
-def _share(name: str) -> Column:
-    return Column("Share", lambda row: row[name] / row["records"], share, shown_with=name)
 
 
 def _quarantine(found: Row) -> Table:
     numbers = _counts(records="Records", first_offset="First offset")
-    columns = (*_STREAM, *_texts("class", "reason"), *numbers, _time("Oldest kept out at", "oldest"))
+    columns = (*_STREAM, *_texts("class", "reason"), *numbers, Column("Oldest kept out at", "oldest", moment))
     note = _cut(found, "quarantine", "quarantine_open", "records")
     return _made("Records that wait for a decision", columns, found["quarantine_rows"], note)
 
@@ -179,32 +155,29 @@ def _missing(found: Row) -> Table:
 
 
 def _jumps(found: Row) -> Table:
-    names = ("jumps_forward", "jumps_backward", "missing", "jump")
-    rows = [row for row in found["streams"] if any(row[name] for name in names)]
     numbers = _counts(jumps_forward="Forward", jumps_backward="Backward", missing="Gaps (sequences)", jump="Kept out as jump")
+    rows = [row for row in found["streams"] if any(row[column.key] for column in numbers)]
     rows.sort(key=lambda row: -(row["jumps_backward"] or 0))
     return _made("Streams that jumped", (*_STREAM, *numbers), rows, _others(found))
 
 
 def _gate(found: Row) -> Table:
-    columns = (
-        _time("Evaluated at", "evaluated_at"),
-        Column("Loads", loads_of),
-        *_texts("expectation", "column", "severity", "outcome", "observed", "expected"),
-    )
-    return _made("The last gate run, and what earlier ones did not find met", columns, found["gate_results"])
+    texts = _texts("loads", "expectation", "column", "severity", "outcome", "observed", "expected")
+    rows = [{**row, "loads": loads_of(row)} for row in found["gate_results"]]
+    columns = (Column("Evaluated at", "evaluated_at", moment), *texts)
+    return _made("The last gate run, and what earlier ones did not find met", columns, rows)
 
 
 def _runs(found: Row) -> Table:
-    def stage(name: str) -> Column:
-        return Column(name.capitalize(), lambda row: row["stages"].get(name), seconds)
-
+    rows = []
+    for run in found["runs"]:
+        ended = f"{run['error']} ({run['exit_code']})" if run["error"] else "done"
+        rows.append({**run, **{stage: run["stages"].get(stage) for stage in STAGES}, "ended": ended})
     columns = (
-        _time("Started at", "started_at"),
-        _text("Run", "run_id"),
-        Column("Seconds", lambda row: row["seconds"], seconds),
-        *(stage(name) for name in ("bronze", "silver", "gate", "gold")),
-        _count("Records decided", "records"),
-        Column("Ended", lambda row: f"{row['error']} ({row['exit_code']})" if row["error"] else "done"),
+        Column("Started at", "started_at", moment),
+        Column("Run", "run_id"),
+        *(Column(name.capitalize(), name, seconds) for name in ("seconds", *STAGES)),
+        *_counts(records="Records decided"),
+        *_texts("ended"),
     )
-    return _made("Runs, the latest first", columns, found["runs"])
+    return _made("Runs, the latest first", columns, rows)

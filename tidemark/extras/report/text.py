@@ -20,9 +20,7 @@ def text(value: Any) -> str:
     >>> text("a\u202eb"), text("x" * 200)[-20:], text(None)
     ('a\\u202eb', 'xx… (200 characters)', '-')
     """
-    if value is None:
-        return NOTHING
-    return printable(shortened(str(value), _LONGEST))
+    return NOTHING if value is None else printable(shortened(str(value), _LONGEST))
 
 
 def count(value: int | None) -> str:

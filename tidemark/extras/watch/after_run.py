@@ -13,6 +13,7 @@ from lakehouse.escape import shortened
 from lakehouse.run.events import bind
 from lakehouse.table import Lakehouse
 from tidemark.process.exit_codes import best_effort, scrub_text
+from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tidemark.extras.watch.alerts import Alert, Finding
     from tidemark.extras.watch.state import State
 
-_STAGES = ("bronze", "silver", "gate", "gold")
 _LONGEST_DETAILS = 4_000
 """Maximum characters of an alert's details: receivers refuse long bodies."""
 
@@ -54,7 +54,7 @@ class Followed:
         """Forward an event."""
         bind(self.bound, name, fields)
         stage, _, what = name.partition(".")
-        if stage in _STAGES and what == "finished":
+        if stage in STAGES and what == "finished":
             self.stages[stage] = fields
         elif name == "gate.audited":
             self.audited = fields
@@ -68,9 +68,9 @@ def watching(job: Job) -> Iterator[Followed]:
     try:
         yield followed
     except TidemarkError as error:
-        _tell(job.telling(followed), followed, error)
+        _watch(job.telling(followed), followed, error)
         raise
-    _tell(job.telling(followed), followed, None)
+    _watch(job.telling(followed), followed, None)
 
 
 @contextlib.contextmanager
@@ -88,18 +88,18 @@ def listening(settings: Settings, report: Report) -> Iterator[None]:
         yield
 
 
-def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
+def _watch(job: Job, followed: Followed, error: TidemarkError | None) -> None:
     settings = job.settings
     if not settings.watch.is_on:
         return
     from tidemark.extras.watch import state as watch_state
 
-    place, state, now = None, watch_state.State(), datetime.now(UTC)
+    place, state = None, watch_state.State()
     with best_effort(followed, "watch.state"):
         place = watch_state.place(settings)
         state = watch_state.read(place)
     with best_effort(followed, "watch.state"):
-        state = _after(state, followed, error, now)
+        state = _after(state, followed, error)
     found: dict[str, Any] = {}
     with best_effort(followed, "watch.tables"):
         found = _tables(job)
@@ -107,7 +107,7 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
     with best_effort(followed, "watch.lag"):
         lags = _lags(job, found, followed)
     with best_effort(followed, "watch.metrics"):
-        _show(settings, state, found, lags)
+        _publish(settings, state, found, lags)
     with best_effort(followed, "watch.alert"):
         _alert(settings, state, _findings(settings, followed, error, lags), followed)
     with best_effort(followed, "watch.state"):
@@ -115,20 +115,20 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
             watch_state.write(place, state)
 
 
-def _after(state: State, followed: Followed, error: TidemarkError | None, now: datetime) -> State:
+def _after(state: State, followed: Followed, error: TidemarkError | None) -> State:
     """Return the state after a run; what this run did not reach stays unchanged."""
     from lakehouse.contracts.gate import CRITICAL, WARN
     from lakehouse.contracts.silver import CLASSES
     from tidemark.extras.watch.state import Stage
 
-    stages, audited = followed.stages, followed.audited
+    stages, audited, now = followed.stages, followed.audited, datetime.now(UTC)
+    ended = {name: Stage(ended_at=now, seconds=float(done.get("seconds", 0))) for name, done in stages.items()}
     changed: dict[str, Any] = {
         "run_id": str(followed.bound.get("run_id", "")),
         "ended_at": now,
         "seconds": round(time.monotonic() - followed.started, 3),
         "exit_code": error.exit_code if error else 0,
-        "stages": state.stages
-        | {name: Stage(ended_at=now, seconds=float(done.get("seconds", 0))) for name, done in stages.items()},
+        "stages": state.stages | ended,
     }
     if bronze := stages.get("bronze"):
         changed["skipped_topics"] = len(bronze.get("skipped", ()))
@@ -171,7 +171,7 @@ def _lags(job: Job, found: dict[str, Any], report: Report) -> list[dict[str, Any
         return None
 
 
-def _show(settings: Settings, state: State, found: dict[str, Any], lags: list[dict[str, Any]] | None) -> None:
+def _publish(settings: Settings, state: State, found: dict[str, Any], lags: list[dict[str, Any]] | None) -> None:
     if not settings.watch.has_metrics:
         return
     from tidemark.extras.watch import metrics
@@ -205,14 +205,8 @@ def _alert(settings: Settings, state: State, findings: list[Finding], report: Re
         if finding.is_on is False:
             state.alerted.pop(finding.name, None)
     for finding in alerts.due(findings, state.alerted):
-        alert = alerts.Alert(
-            pipeline=settings.pipeline,
-            alert=finding.name,
-            text=shortened(scrub_text(finding.text)),
-            details=shortened(scrub_text(finding.details), _LONGEST_DETAILS),
-            at=datetime.now(UTC),
-            run_id=state.run_id,
-        )
+        text, details = shortened(scrub_text(finding.text)), shortened(scrub_text(finding.details), _LONGEST_DETAILS)
+        alert = alerts.Alert(settings.pipeline, finding.name, text, details, at=datetime.now(UTC), run_id=state.run_id)
         if _send(alert, settings.watch.alerts, report):
             state.alerted[finding.name] = finding.cause
 

@@ -1,4 +1,4 @@
-"""Which alerts are sent: for each condition that the run before did not find. Pure."""
+"""The conditions of a run that are worth an alert, and which of them are new."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert as it is sent; `alert`, `text` and `details` are a finding's, `at` is the time of writing."""
+    """An alert as it is sent; `alert`, `text` and `details` are a finding's."""
 
     pipeline: str
     alert: str
@@ -47,10 +47,7 @@ class Alert:
 
 
 def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, is_finished: bool) -> Finding:
-    """Whether the gate holds loads back, by its event gate.audited and the run's error.
-
-    Once its stage is finished, everything that Silver has is let out.
-    """
+    """Whether the gate holds loads back, by its event gate.audited and the run's error."""
     if not isinstance(error, GateFailedError):
         return Finding("gate_failed", is_on=False if is_finished else None)
     failed, loads = "", ""
@@ -65,7 +62,7 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
     """Whether the breaker stopped Silver, by the run's error."""
     if not isinstance(error, BreakerOpenError):
         return Finding("breaker_open", is_on=False if is_finished else None)
-    text = "the breaker opened, and Silver stands still. `tidemark plan` shows the load that it stopped."
+    text = "the breaker opened, and Silver loads nothing. `tidemark plan` shows the load that it stopped."
     return Finding("breaker_open", is_on=True, text=text, details=str(error))
 
 
@@ -93,13 +90,10 @@ def of_topics(bronze: Mapping[str, Any] | None) -> Finding:
 
 
 def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:
-    """Return the conditions that the run before did not find, or found with another cause; `alerted` has causes by name.
+    """Return the conditions that hold and are not in `alerted`, or there with another cause.
 
     >>> due([Finding("lag", is_on=True), Finding("breaker_open", is_on=True)], {"lag": ""})[0].name
     'breaker_open'
     """
-    return [each for each in findings if each.is_on and not _is_known(each, alerted.get(each.name))]
-
-
-def _is_known(finding: Finding, cause: str | None) -> bool:
-    return cause is not None and finding.cause in ("", cause)
+    new = [each for each in findings if each.name not in alerted or each.cause not in ("", alerted[each.name])]
+    return [each for each in new if each.is_on]

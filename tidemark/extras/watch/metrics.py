@@ -19,7 +19,7 @@ from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, HELD, QUARANTINED
 from lakehouse.escape import printable
 from tidemark.process.output import whole
-from tidemark.readers.lag import positions
+from tidemark.readers.lag import partitions_in_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ _OF_PARTITION = ("topic", "partition")
 METRICS = {
     "tidemark_build_info": Meaning("The version that wrote this; always 1.", ("version",)),
     "tidemark_last_run_timestamp_seconds": Meaning("When the last run ended, in seconds since 1970."),
-    "tidemark_last_run_exit_code": Meaning("What the last run ended with: 0 done, 3 the gate failed, 5 the breaker opened."),
+    "tidemark_last_run_exit_code": Meaning("Exit code of the last run: 0 done, 3 the gate failed, 5 the breaker opened."),
     "tidemark_last_run_duration_seconds": Meaning("How long the last run took."),
     "tidemark_last_success_timestamp_seconds": Meaning("When a stage came to its end last, since 1970.", ("stage",)),
     "tidemark_stage_duration_seconds": Meaning("How long a stage took when it came to its end last.", ("stage",)),
@@ -123,9 +123,9 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
         for severity in (CRITICAL, WARN):
             unmet = sum(each["severity"] == severity for each in gate["unmet"])
             yield "tidemark_gate_unmet_expectations", (severity,), unmet
-    for (topic, partition), position in positions(found.get("partitions", [])).items():
-        yield "tidemark_high_watermark", (topic, str(partition)), position.high_watermark
-        yield "tidemark_last_offset", (topic, str(partition)), position.last_offset
+    for (topic, partition), position in partitions_in_kafka(found.get("partitions", [])).items():
+        yield "tidemark_high_watermark", (topic, str(partition)), position["high_watermark"]
+        yield "tidemark_last_offset", (topic, str(partition)), position["last_offset"]
 
 
 def of_lags(lags: Iterable[Mapping[str, Any]] | None) -> Iterator[Sample]:
@@ -139,14 +139,11 @@ def show(pipeline: str, samples: Iterable[Sample]) -> None:
     last = {(name, labels): value for name, labels, value in samples if value is not None}
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for (name, labels), value in last.items():
-        families.setdefault(name, _family(name)).add_metric([printable(label) for label in (pipeline, *labels)], value)
+        meaning = METRICS[name]
+        kind = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
+        family = families.setdefault(name, kind(name, meaning.help, labels=["pipeline", *meaning.labels]))
+        family.add_metric([printable(label) for label in (pipeline, *labels)], value)
     _SHOWN.families = [families[name] for name in METRICS if name in families]
-
-
-def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    meaning = METRICS[name]
-    kind = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
-    return kind(name, meaning.help, labels=["pipeline", *meaning.labels])
 
 
 def write_file(file: str) -> None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Place = tuple[Files, str]
 
-_FOLDER = "_watch"
-
 
 class Stage(BaseModel):
     """The last completion of a stage."""
@@ -60,14 +58,15 @@ def place(settings: Settings) -> Place:
     if settings.watch.state_file:
         file = Path(settings.watch.state_file)
         return LocalFiles(file.parent), file.name
-    folder = Lakehouse.of(settings).sidecar_files(_FOLDER)
+    lakehouse = Lakehouse.of(settings)
+    folder = lakehouse.sidecar_files("_watch")
     if folder is None:
-        raise FileNotFoundError(Lakehouse.of(settings).folder(_FOLDER))
+        raise FileNotFoundError(lakehouse.folder("_watch"))
     return folder, "state.json"
 
 
 def read(place: Place) -> State:
-    """Read the state; empty if the file does not exist. OSError if it cannot be read, ValueError if it holds something else."""
+    """Read the state; empty if there is no file. OSError if it cannot be read, ValueError if it holds something else."""
     try:
         return State.model_validate_json(place[0].read(place[1]))
     except FileNotFoundError:
