@@ -1,4 +1,4 @@
-"""One run of a pipeline: its name, its id, its tables and its report."""
+"""A run of a pipeline: its name, id, tables and report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """Receives the events of a run: a terminal, a log, a test."""
+    """Receives the events of a run, for a terminal or a log."""
 
     def event(self, name: str, **fields: object) -> None:
         """Report an event, for example `silver.claimed` with its `load_seq` and counts."""

@@ -1,4 +1,4 @@
-"""Event fields that also apply to later events, for the log and the terminal view."""
+"""Fields of an event that apply to later events too, for the log and the terminal view."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ if TYPE_CHECKING:
 BOUND = ("pipeline", "run_id")
 """Fields that apply to every later event, from the first event that carries them."""
 WORKING = "working"
-"""The suffix of the event of a stage that is still working, see `lakehouse.spark.progress`."""
-BOUND_IN_STAGE = ("load_seq",)
-"""Fields that apply until another stage starts: the gate may audit other loads than Silver's last one."""
+"""The suffix of the event that reports a stage's progress, see `lakehouse.spark.progress`."""
 
 
 def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
-    """Keep the fields of an event that apply to later ones.
+    """Keep the fields of an event that apply to later ones: BOUND, and `load_seq` until another stage starts.
 
     >>> bound = {"run_id": "r1", "load_seq": 7}
     >>> bind(bound, "gate.started", {})
@@ -26,6 +24,5 @@ def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> N
     if name == "run.started":
         bound.clear()
     if name.endswith(".started"):
-        for key in BOUND_IN_STAGE:
-            bound.pop(key, None)
-    bound.update({key: fields[key] for key in (*BOUND, *BOUND_IN_STAGE) if key in fields})
+        bound.pop("load_seq", None)  # the gate may audit other loads than Silver's last one
+    bound.update({key: fields[key] for key in (*BOUND, "load_seq") if key in fields})

@@ -26,7 +26,7 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 
 @dataclass
 class _Stage:
-    """One line of the view: a stage, its latest event, the progress since then, and all numbers reported so far."""
+    """One line of the view: a stage, its latest event, its progress since then, and all its numbers so far."""
 
     name: str
     what: str = ""
@@ -41,7 +41,7 @@ class _Stage:
 
 
 class LiveReport:
-    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it ends or another stage begins."""
+    """Draws events into the line of their stage (`silver` for `silver.claimed`), until another stage begins."""
 
     def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
         self.bound: dict[str, object] = {}
@@ -52,7 +52,7 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Show one event; `run.started` begins a new view. Events about one partition are for the log only."""
+        """Show an event; `run.started` begins a new view. Events about a single partition are for the log only."""
         bind(self.bound, name, fields)
         if "partition" in fields:
             return
@@ -81,8 +81,8 @@ class LiveReport:
                 list(self._stages.values())[-1].what = what
             self.close()
             if "message" in fields:
-                said = printable(str(self._scrub(fields["message"])), keeps="\n")
-                self._console.print(Text(f"tidemark: {said}"), soft_wrap=True)
+                message = printable(str(self._scrub(fields["message"])), keeps="\n")
+                self._console.print(Text(f"tidemark: {message}"), soft_wrap=True)
 
     def close(self) -> None:
         """Draw the view one last time and leave it on the screen."""
@@ -99,16 +99,14 @@ class LiveReport:
         view.add_column(ratio=1, overflow="fold")
         view.add_column(justify="right", no_wrap=True)
         for stage in list(self._stages.values()):
-            moving = [stage.moving] if stage.moving else []
-            line = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
-            view.add_row(
-                self._mark(stage), Text(stage.name, style="bold"), Text(printable(line)), Text(f"{stage.seconds:.1f} s")
-            )
+            numbers = [f"{name} {value}" for name, value in stage.numbers.items()]
+            line = Text(printable(" · ".join(filter(None, [stage.what, stage.moving, *numbers]))))
+            view.add_row(self._mark(stage), Text(stage.name, style="bold"), line, Text(f"{stage.seconds:.1f} s"))
         return view
 
     def _draw(self) -> None:
         if self._live is None:
-            # Stdout carries results, and must not be redirected into the view on stderr.
+            # Stdout holds results, and must not be redirected into the view on stderr.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
 
@@ -129,7 +127,7 @@ class LiveReport:
 
 
 def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values worth showing in one line: numbers, zeros only as counts of records, and short texts."""
+    """Yield the names and values to show: numbers, zeros only as counts of records, and short texts."""
     for name, value in fields.items():
         label = prefix + name.replace("_", " ")
         if isinstance(value, dict):
