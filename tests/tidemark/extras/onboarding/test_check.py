@@ -52,7 +52,7 @@ def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
 def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(filled: str, checked: Check, tmp_path: Path) -> None:
     code, found = checked(filled, value={"format": "text"})
     assert code == 0
-    lacking = "1: there is no such header, path or byte range, or the extractor gave nothing"
+    lacking = "1: there is no such header, path or byte range, or the extractor returned nothing"
     assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
         "sequence": f"header:seq in 23 of 24 records, 1 to 20; {lacking}",
         "order": "rises, without a gap; 3 records sent again; 1 invalid",
