@@ -41,7 +41,7 @@ BRONZE = Contract(
         ),
         # These are read from the record's bytes at ingest.
         Column("producer", "string", "Producer; null if none is configured", is_added_later=True),
-        Column("epoch", "bigint", "Epoch; 0 if none is configured, null if there is a problem", is_added_later=True),
+        Column("epoch", "bigint", "Epoch; 0 if none is configured, null if it or sequence is unreadable", is_added_later=True),
         Column("sequence", "bigint", "Sequence; null if it is unreadable", is_added_later=True),
         Column("problem", "string", "Which of them is unreadable, and why; null if none is", is_added_later=True),
         Column("rules_fingerprint", "string", "Identifies their sources; null if they were not read", is_added_later=True),
