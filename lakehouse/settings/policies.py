@@ -1,4 +1,4 @@
-"""The policies: what happens to records that are not simply new, for all topics and for single ones."""
+"""The policies: how records are decided that are not simply new, for all topics and for single ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -22,8 +22,8 @@ class TopicPolicies(Model):
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
     numbering: Literal["per_topic", "per_partition"] | None = setting(
         None,
-        "whether a number names one record of its producer in the whole topic, or in its partition; read when a topic gets "
-        "partitions, null to let its records show it",
+        "whether a number names one record of its producer in the whole topic, or in its partition; used when a topic gets "
+        "partitions; null: its records decide",
         "per_topic",
     )
 

@@ -1,4 +1,4 @@
-"""Monitoring of a pipeline: metrics in a file or on a port, and alerts. Everything is off unless configured."""
+"""Monitoring of a pipeline: metrics in a file or on a port, and alerts. All is off by default."""
 
 import re
 from typing import Annotated, Self
@@ -21,16 +21,15 @@ def _url(text: str) -> str:
     except ValueError:  # a port that is no number, brackets that do not close
         is_url = False
     if not is_url or not text.isascii() or not text.isprintable() or " " in text:
-        expected = "a URL that begins with https:// or http://"
-        next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable."
-        raise SettingError("this is no address that can be posted to", expected, next_step)
+        next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME} with the whole URL in the variable."
+        raise SettingError("this is no URL that can be posted to", "a URL with https:// or http://", next_step)
     return Secret.marked(text)  # anyone who knows the URL may post to it
 
 
 def _local_file(path: str, info: ValidationInfo) -> str:
     if is_uri(path):
-        next_step = "For example /var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder."
-        raise SettingError("this is no file of this machine", "a path", next_step)
+        expected = "a path; a relative one starts at the config file's folder"
+        raise SettingError("this is no local file", expected, "For example /var/lib/node_exporter/incidents.prom.")
     return from_config_folder(path, info)
 
 
@@ -51,17 +50,17 @@ class Webhook(Model):
     def _check_and_hide(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
             if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-                what, expected = "this is no name of a header", "letters, digits and hyphens"
-                raise SettingError(what, expected, "For example Authorization.", at=(name,))
+                example = "For example Authorization."
+                raise SettingError("this is no name of a header", "letters, digits and hyphens", example, at=(name,))
             if not re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", value):
                 next_step = "Remove the line end or the other characters."
-                raise SettingError("this is no value of a header", "one line of ASCII, trimmed", next_step, at=(name,))
+                raise SettingError("this is no value of a header", "one trimmed line of ASCII", next_step, at=(name,))
         is_login = {name: re.search("auth|cookie|session", name.lower()) or smells_of_secret(name) for name in headers}
         return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
 
 
 def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Mark the arguments that hold a password: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
+    """Mark arguments with a password as secret: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
     marked = list(command)
     for place, argument in enumerate(command):
         before = command[place - 1] if place and command[place - 1].startswith("-") else ""
@@ -77,7 +76,7 @@ def _takes_password(option: str, value: str) -> bool:
 
 
 class Alerts(Model):
-    """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
+    """Where alerts go when the gate fails, the breaker opens or the lag exceeds a limit."""
 
     webhook: Webhook | None = setting(None, "an address to post to", "{url: '${env:ALERT_URL}'}")
     mail_command: tuple[Annotated[Text, MASKED], ...] | None = setting(
@@ -100,8 +99,8 @@ class Alerts(Model):
     @model_validator(mode="after")
     def _goes_somewhere(self) -> Self:
         if self.max_lag is not None and not self.is_on:
-            next_step = "Name one of them, or remove max_lag."
-            raise SettingError("max_lag without a receiver", "webhook or mail_command", next_step, at=("max_lag",))
+            what, next_step = "max_lag without a receiver", "Name one of them, or remove max_lag."
+            raise SettingError(what, "webhook or mail_command", next_step, at=("max_lag",))
         return self
 
 
