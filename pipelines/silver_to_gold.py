@@ -87,7 +87,7 @@ def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 
 def _limits(settings: Settings) -> QuarantineLimits:
-    return QuarantineLimits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
+    return QuarantineLimits(settings.policies.max_quarantined_share, settings.policies.own_values("max_quarantined_share"))
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:

@@ -1,4 +1,4 @@
-"""Loading a config: flags override TIDEMARK_ variables, the file and defaults; secrets are resolved, and all is validated."""
+"""Loading a config: flags override TIDEMARK_ variables, the file and defaults; references are resolved, all is validated."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lakehouse.config.sources import Source, lay_environment, lay_flags, read_ya
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, secret_texts
+from lakehouse.settings.secrets import Secret
 
-__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
+__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "load", "parse", "redacted", "show_yaml"]
 
 
 def load(
@@ -33,12 +33,12 @@ def load(
 ) -> Settings:
     """Load and validate a pipeline's settings.
 
-    Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: a dotted key such
-    as `kafka.bootstrap_servers`, and its value as YAML. `environ` is this process's environment by default.
+    Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: dotted keys such
+    as `kafka.bootstrap_servers`, with their values as YAML. `environ` is the environment of this process by default.
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
-        ConfigError: The file cannot be read, or the mapping holds what no config can.
+        ConfigError: The file cannot be read, or the mapping holds a value that YAML lacks.
     """
     environ = os.environ if environ is None else environ
     if not isinstance(config, Mapping):
@@ -51,7 +51,7 @@ def load(
 def parse(
     text: str, file: PathLike[str] | str, *, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str]
 ) -> Settings:
-    """Load settings, as `load` would, from the text of a file that need not be written yet."""
+    """Load settings like `load`, from the text of a file that need not exist yet."""
     source = Source(str(file))
     read_yaml(text, source)
     return _settings(source, Path(file).absolute().parent, overrides, environ)
@@ -68,22 +68,22 @@ def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None,
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        # A reference that could not be resolved is reported only once.
+        # An unresolved reference is reported once.
         mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in unresolved]
     else:
         if not mistakes:
             return settings
-    # Raised outside the except block, or its context would be the pydantic error, whose frames hold the values.
+    # Outside of the except block: the frames of pydantic's error, its context there, hold the values.
     raise ConfigMistakesError(source.file, mistakes)
 
 
 def as_yaml(value: object, where: str) -> str:
-    """Write a Python value as YAML, with paths as texts; raise a `ConfigError` if YAML has no form for it."""
+    """Write a Python value as YAML, with paths as text; raise a `ConfigError` if YAML has no form for it."""
     try:
         return json.dumps(value, ensure_ascii=False, default=_path_text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
-            "The config holds what no YAML file can.",
+            "The config holds a value that YAML lacks.",
             where=where,
             observed=str(error) or type(error).__name__,
             expected="mappings, lists, texts, numbers, booleans, paths and None",
@@ -97,7 +97,7 @@ def _path_text(value: object) -> str:
 
 
 def redacted(settings: Settings) -> dict[str, object]:
-    """Return the settings as plain data, defaults included, secrets as `********`; loadable again if none is masked."""
+    """Return the settings as plain data, with defaults, and with secrets as `********`."""
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The only key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
@@ -114,25 +114,18 @@ def show_yaml(settings: Settings) -> str:
     return yaml.safe_dump(redacted(settings), sort_keys=False, allow_unicode=True, width=120)
 
 
-def known_secrets(settings: Settings) -> frozenset[str]:
-    """Return the non-empty secrets in the settings, in plain text, for the log and report layer to scrub."""
-    return frozenset(secret_texts(settings))
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         what, observed = "There is no config file.", f"no such file in {path.absolute().parent}"
-        expected = "the YAML file of a pipeline"
-        next_step = "Name one with --config FILE, or have one written for a topic: tidemark init"
+        next_step = "Name one with --config FILE, or let `tidemark init` write one for a topic."
     except UnicodeDecodeError as error:
         what, observed = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}"
-        expected, next_step = "UTF-8", "Save the file as UTF-8."
+        next_step = "Save the file as UTF-8."
     except OSError as error:
-        what, observed = "The config file cannot be read.", error.strerror or ""
-        expected, next_step = "a readable file", "Check the path and its rights."
-    raise ConfigError(what, where=str(path), observed=observed, expected=expected, next_step=next_step)
+        what, observed, next_step = "The config file cannot be read.", error.strerror, "Check the path and its rights."
+    raise ConfigError(what, where=str(path), observed=observed, expected="a YAML file in UTF-8", next_step=next_step)
 
 
 def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:

@@ -44,19 +44,10 @@ class Policies(TopicPolicies):
     def _inherit(cls, topics: dict[str, TopicPolicies], info: ValidationInfo) -> dict[str, TopicPolicies]:
         return {topic: own.over(info.data) for topic, own in topics.items()}
 
-    @property
-    def new_streams_of_topics(self) -> dict[str, int | None]:
-        """The `max_new_streams` of each topic that sets its own."""
-        return self._of_topics("max_new_streams")
-
-    @property
-    def topic_shares(self) -> dict[str, float]:
-        """The `max_quarantined_share` of each topic that sets its own."""
-        return self._of_topics("max_quarantined_share")
+    def own_values(self, policy: str) -> dict[str, Any]:
+        """Return the value of a policy for each topic that sets its own."""
+        return {topic: getattr(own, policy) for topic, own in self.topics.items() if policy in own.model_fields_set}
 
     def numbering_of(self, topic: str) -> Literal["per_topic", "per_partition"] | None:
-        """The `numbering` of a topic."""
+        """Return the `numbering` of a topic."""
         return self.topics.get(topic, self).numbering
-
-    def _of_topics(self, name: str) -> dict[str, Any]:
-        return {topic: getattr(own, name) for topic, own in self.topics.items() if name in own.model_fields_set}

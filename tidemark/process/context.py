@@ -60,14 +60,14 @@ def _given(spark: SparkSession | None) -> contextlib.AbstractContextManager[None
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
     """Load and validate the settings from a file or its content; overrides are KEY=VALUE, or values by dotted key.
 
-    Raises:
-        ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
+    Raises a `ConfigError` if the file is missing, or a key, a variable or a flag is wrong.
     """
     from lakehouse.config import load as configs
+    from lakehouse.settings.secrets import secret_texts
 
     laid = dict(overrides) if isinstance(overrides, Mapping) else dict(_pair(text) for text in overrides or [])
     settings = configs.load(config, overrides=laid, environ=os.environ)
-    exit_codes.known_secrets.update(configs.known_secrets(settings))
+    exit_codes.known_secrets.update(secret_texts(settings))
     return settings
 
 
