@@ -12,12 +12,12 @@ from lakehouse.settings.secrets import Secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused and not sent to a broker.
+# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """Replace a text's references, which gives a `Secret`; raise a `SettingError`, without any value in it, if that fails."""
+    """Replace a text's references, which makes it a `Secret`; raise a `SettingError` without its values if that fails."""
     parts: list[str] = []
 
     def replace(found: re.Match[str]) -> str:
@@ -33,13 +33,13 @@ def resolve(text: str, environ: Mapping[str, str]) -> str:
 def _value_of(reference: str, environ: Mapping[str, str]) -> str:
     if found := re.fullmatch(r"env:([A-Za-z_][A-Za-z0-9_]*)", reference):
         if (name := found[1]) not in environ:
-            what, expected = f"the environment variable {name} is not set", f"{name} in the environment of this process"
-            raise SettingError(what, expected, f"Set it (export {name}=...), or name another variable.")
+            next_step = f"Set it (export {name}=...), or name another variable."
+            raise SettingError(f"the environment variable {name} is not set", "a variable of this process", next_step)
         return environ[name]
     if found := re.fullmatch(r"secret:([^/\s]+)/([^/\s]+)", reference):
         return _databricks_secret(found[1], found[2])
-    # The text is not repeated: it may be part of a password that happens to contain "${".
-    next_step = "Correct the reference; where the text really contains ${, write $${."
+    # The text is not repeated: it may be part of a password that contains "${".
+    next_step = "Correct the reference; write $${ for a literal ${."
     raise SettingError("a ${...} reference is malformed", "${env:NAME} or ${secret:scope/key}", next_step)
 
 
@@ -49,11 +49,10 @@ def _databricks_secret(scope: str, key: str) -> str:
         secrets = importlib.import_module("databricks.sdk.runtime").dbutils.secrets
     except (ImportError, AttributeError):
         expected = "a Databricks cluster or job: ${secret:scope/key} works only there"
-        next_step = "Elsewhere, put the value into an environment variable and write ${env:NAME}."
+        next_step = "Elsewhere, use an environment variable and ${env:NAME}."
         raise SettingError(f"{where} cannot be read here", expected, next_step) from None
     try:
         return str(secrets.get(scope, key))
     except Exception as error:  # noqa: BLE001 -- dbutils raises py4j's or the SDK's errors; neither can be imported everywhere
-        expected = "a scope and key that exist, and the right to read them"
-        next_step = f"Look with: databricks secrets list-secrets {scope}"
-        raise SettingError(f"{where} cannot be read ({type(error).__name__})", expected, next_step) from None
+        what, next_step = f"{where} cannot be read ({type(error).__name__})", f"Run: databricks secrets list-secrets {scope}"
+        raise SettingError(what, "an existing scope and key, and the right to read them", next_step) from None

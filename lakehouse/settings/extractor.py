@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, StringConstraints, model_validator
 
 from lakehouse.settings.base import Model, SettingError, Text, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, mask
@@ -13,6 +13,13 @@ Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom"]
 
 ROLES = ("sequence", "producer", "epoch")
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
+_DESCRIPTIONS = {
+    "header": 'header "{argument}" ({encoding})',
+    "value": "value ({encoding})",
+    "offset": "Kafka offset",
+    "custom": "custom {argument}",
+    "prefixed_json": "json {argument} ({encoding}), behind the prefix of a schema registry",
+}
 
 
 def _bytes_range(text: str) -> str:
@@ -39,20 +46,14 @@ class Extractor(Model):
 
     header: Text | None = setting(None, "the name of a record header", "seq")
     value: Encoding | None = setting(None, "the whole value, read as utf8, int32 or int64", "utf8")
-    json_path: JsonPath | None = Field(
-        default=None, alias="json", description="a JSON path: $, then .name, ['name'] or [0] each", examples=["$.meta.seq"]
+    json_path: JsonPath | None = setting(None, "a JSON path: $, then .name, ['name'] or [0] each", "$.meta.seq", alias="json")
+    field_path: FieldPath | None = setting(
+        None, "a field of the Avro or Protobuf value, up to ten names", "meta.seq", alias="field"
     )
-    field_path: FieldPath | None = Field(
-        default=None, alias="field", description="a field of the Avro or Protobuf value, up to ten names", examples=["meta.seq"]
-    )
-    bytes_range: BytesRange | None = Field(
-        default=None, alias="bytes", description="the value's bytes from start up to, not including, end", examples=['"0:8"']
-    )
+    bytes_range: BytesRange | None = setting(None, "the value's bytes from start to end, exclusive", '"0:8"', alias="bytes")
     offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
     custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")
-    given_encoding: Encoding | None = Field(
-        default=None, alias="encoding", description="utf8, int32 or int64; only with header or bytes", examples=["utf8"]
-    )
+    given_encoding: Encoding | None = setting(None, "utf8, int32 or int64; only with header or bytes", "utf8", alias="encoding")
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:
@@ -101,20 +102,8 @@ def describe(form: str, argument: str, encoding: str) -> str:
     >>> describe("prefixed_json", "$.seq", "utf8")
     'json $.seq (utf8), behind the prefix of a schema registry'
     """
-    argument = str(mask(argument))
-    match form:
-        case "header":
-            return f'header "{argument}" ({encoding})'
-        case "offset":
-            return "Kafka offset"
-        case "custom":
-            return f"custom {argument}"
-        case "value":
-            return f"value ({encoding})"
-        case "prefixed_json":
-            return f"json {argument} ({encoding}), behind the prefix of a schema registry"
-        case other:
-            return f"{other} {argument} ({encoding})"
+    description = _DESCRIPTIONS.get(form, "{form} {argument} ({encoding})")
+    return description.format(form=form, argument=mask(argument), encoding=encoding)
 
 
 def _width(bytes_range: str) -> int:

@@ -77,9 +77,7 @@ class LakehouseSettings(Model):
 
     root: Root | None = setting(None, "a folder or URI; relative to the config file's folder", "./lakehouse")
     catalog: Identifier | None = setting(None, "a catalog: letters, digits, _ and -", "main")
-    schema_: Identifier | None = Field(
-        default=None, alias="schema", description="its schema, as catalog", examples=["tidemark"]
-    )
+    schema_: Identifier | None = setting(None, "its schema: letters, digits, _ and -", "tidemark", alias="schema")
     volume: Text | None = setting(
         None, "with a catalog: the folder for checkpoints and reports", "/Volumes/main/tidemark/tidemark", validate_default=True
     )
@@ -189,17 +187,17 @@ class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
     format: Literal["text", "json", "avro", "protobuf"] = setting(..., "text, json, avro or protobuf", "json")
-    schema_: Text | None = Field(
-        default=None,
+    schema_: Text | None = setting(
+        None,
+        "the fields as Spark DDL; required for json, avro and protobuf",
+        '"id STRING, amount DOUBLE"',
         alias="schema",
         validate_default=True,
-        description="the fields as Spark DDL; required for json, avro and protobuf",
-        examples=['"id STRING, amount DOUBLE"'],
     )
     max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(
         16_777_216, "the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"
     )
-    undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what a value of no such format gets", "accept")
+    undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
     avro_schema: Annotated[Text, AfterValidator(_avro_schema)] | None = setting(
         None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"
     )
@@ -278,7 +276,7 @@ class Topic(Model):
     @property
     def given(self) -> dict[str, Any]:
         """The topic's own settings. Every topic has a sequence, so its null counts as missing."""
-        own = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        own = {name: getattr(self, name) for name in self.model_fields_set}
         return {name: each for name, each in own.items() if each is not None or name != "sequence"}
 
 

@@ -80,7 +80,8 @@ def test_json_that_is_no_object_is_named_by_what_it_is(broker: LocalBroker, topi
 
 def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -> None:
     schema = record("Item", id="long", qty="int")
-    value, item = ValueFormat(format="avro", schema="id BIGINT", avro_schema=json.dumps(schema)), {"id": 1000, "qty": 3}
+    given = {"format": "avro", "schema": "id BIGINT", "avro_schema": json.dumps(schema)}
+    value, item = ValueFormat.model_validate(given), {"id": 1000, "qty": 3}
     plain = written(schema, item)
     wrong = "not of value.avro_schema"
     expected = {
