@@ -60,7 +60,6 @@ class LiveReport:
         if stage_name == "run":
             self._of_run(what, fields)
             return
-        self._draw()
         stage = self._stage(stage_name)
         if what == WORKING:
             stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
@@ -101,25 +100,20 @@ class LiveReport:
         for stage in list(self._stages.values()):
             numbers = [f"{name} {value}" for name, value in stage.numbers.items()]
             line = Text(printable(" · ".join(filter(None, [stage.what, stage.moving, *numbers]))))
-            view.add_row(self._mark(stage), Text(stage.name, style="bold"), line, Text(f"{stage.seconds:.1f} s"))
+            end = Text("x", style="red") if stage.what == "failed" else Text("-", style="green")
+            mark = end if stage.ended else self._spinner
+            view.add_row(mark, Text(stage.name, style="bold"), line, Text(f"{stage.seconds:.1f} s"))
         return view
 
-    def _draw(self) -> None:
+    def _stage(self, name: str) -> _Stage:
         if self._live is None:
             # Stdout holds results, and must not be redirected into the view on stderr.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
-
-    def _stage(self, name: str) -> _Stage:
         if name not in self._stages:
             self._end_stages()
             self._stages[name] = _Stage(name)
         return self._stages[name]
-
-    def _mark(self, stage: _Stage) -> Text | Spinner:
-        if stage.what == "failed":
-            return Text("x", style="red")
-        return Text("-", style="green") if stage.ended else self._spinner
 
     def _end_stages(self) -> None:
         for stage in self._stages.values():
