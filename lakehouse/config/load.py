@@ -16,7 +16,7 @@ from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
 from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
 from lakehouse.config.references import resolve
-from lakehouse.config.sources import Source, lay_environment, lay_flags, read_yaml
+from lakehouse.config.sources import Source, apply_environment, apply_flags, read_yaml
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
@@ -60,8 +60,8 @@ def parse(
 def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None, environ: Mapping[str, str]) -> Settings:
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
-    lay_environment(environ, source)
-    lay_flags(overrides or {}, source)
+    apply_environment(environ, source)
+    apply_flags(overrides or {}, source)
     unresolved: dict[KeyPath, Mistake] = {}
     data = _resolved(source.data, (), environ, source, unresolved)
     mistakes = [*source.mistakes, *unresolved.values()]

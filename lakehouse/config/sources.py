@@ -97,17 +97,17 @@ def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
     source.mistakes.append(Mistake("", source.file, "the file holds no settings", observed, expected, next_step))
 
 
-def lay_environment(environ: Mapping[str, str], source: Source) -> None:
+def apply_environment(environ: Mapping[str, str], source: Source) -> None:
     """Override the file with each TIDEMARK_ variable, sections before the keys inside them."""
     names = (name for name in environ if name.startswith(PREFIX) and name not in RESERVED)
     for name in sorted(names, key=lambda name: (name.count("__"), name)):
-        _lay(_path_of_variable(name), environ[name], ("environment variable", name), source)
+        _apply(_path_of_variable(name), environ[name], ("environment variable", name), source)
 
 
-def lay_flags(flags: Mapping[str, str], source: Source) -> None:
+def apply_flags(flags: Mapping[str, str], source: Source) -> None:
     """Override the rest with each flag, a dotted key and its text."""
     for key in sorted(flags, key=lambda key: (key.count("."), key)):
-        _lay(parse_dotted(key), flags[key], ("flag", key), source)
+        _apply(parse_dotted(key), flags[key], ("flag", key), source)
 
 
 def variable_name(path: Path) -> str:
@@ -127,7 +127,7 @@ def _path_of_variable(name: str) -> Path:
     return tuple(name.removeprefix(PREFIX).lower().split("__"))
 
 
-def _lay(path: Path, text: str, origin: tuple[str, str], source: Source) -> None:
+def _apply(path: Path, text: str, origin: tuple[str, str], source: Source) -> None:
     place = " ".join(origin)
     if key_at(path) is None or not path[-1]:
         source.mistakes.append(_unknown(*origin))
@@ -187,7 +187,7 @@ class _Builder:
                 raise _refused("a key that is no plain name", key_node)
             inner = (*path, key_node.value)
             if key_node.value in built:
-                what, expected = "the key is there twice", f"each key once; the first is at {self.source.place(inner)}"
+                what, expected = "the key occurs twice", f"each key once; the first is at {self.source.place(inner)}"
                 twice = Mistake(dotted(inner), self._place(key_node), what, None, expected, "Remove one of the two.")
                 self.source.mistakes.append(twice)
                 continue

@@ -58,7 +58,7 @@ class LiveReport:
             return
         stage_name, _, what = name.partition(".")
         if stage_name == "run":
-            self._of_run(what, fields)
+            self._show_run(what, fields)
             return
         stage = self._stage(stage_name)
         if what == WORKING:
@@ -70,7 +70,7 @@ class LiveReport:
         if what in _ENDS:
             stage.ended = time.monotonic()
 
-    def _of_run(self, what: str, fields: Mapping[str, object]) -> None:
+    def _show_run(self, what: str, fields: Mapping[str, object]) -> None:
         if what == "started":
             self.close()
             title = " ".join(str(self._scrub(self.bound[key])) for key in BOUND if key in self.bound)

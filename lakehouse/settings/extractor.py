@@ -22,7 +22,7 @@ _DESCRIPTIONS = {
 }
 
 
-def _bytes_range(text: str) -> str:
+def _check_range(text: str) -> str:
     found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     if not found or int(found[1]) >= int(found[2]):
         expected = '"start:end" with 0 <= start < end, end exclusive'
@@ -34,7 +34,7 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _BRACKETS = r"\['([^'\[\]?*][^'\[\]?]*|\*[^'\[\]?]+)'\]"
 JsonPath = Annotated[str, StringConstraints(pattern=rf"^\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|{_BRACKETS})+$"), HIDES_SECRETS]
 FieldPath = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME}){{0,9}}$"), HIDES_SECRETS]
-BytesRange = Annotated[str, AfterValidator(_bytes_range), HIDES_SECRETS]
+BytesRange = Annotated[str, AfterValidator(_check_range), HIDES_SECRETS]
 Function = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME})*:{_NAME}$"), HIDES_SECRETS]
 
 
@@ -56,7 +56,7 @@ class Extractor(Model):
     given_encoding: Encoding | None = setting(None, "utf8, int32 or int64; only with header or bytes", "utf8", alias="encoding")
 
     @model_validator(mode="after")
-    def _has_one_form(self) -> Self:
+    def _require_one_form(self) -> Self:
         given, encoding = [*self._given()], self.given_encoding
         if len(given) != 1:
             what = f"{' and '.join(given) or 'no form'} given"

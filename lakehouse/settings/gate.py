@@ -25,12 +25,12 @@ Severity = Literal["warn", "critical"]
 OnFail = Literal["quarantine_rows", "fail_load"]
 
 
-def _as_written(limit: float | None) -> float | None:
+def _without_fraction(limit: float | None) -> float | None:
     """Turn a whole float into an int, so that a count is shown as 3 and not as 3.0."""
     return int(limit) if limit is not None and limit.is_integer() else limit
 
 
-Limit = Annotated[float, Field(strict=True, ge=0), PlainSerializer(_as_written, return_type=Any)]
+Limit = Annotated[float, Field(strict=True, ge=0), PlainSerializer(_without_fraction, return_type=Any)]
 
 
 class Budget(Model):
@@ -40,7 +40,7 @@ class Budget(Model):
     critical: Limit | None = setting(None, "more than this fails the gate", "0")
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _require_limit(self) -> Self:
         if self.warn is None and self.critical is None:
             raise SettingError("a budget without a limit", "warn, critical, or both", "Write {warn: 0} or {critical: 0}.")
         if self.warn is not None and self.critical is not None and self.warn > self.critical:
@@ -62,7 +62,7 @@ class UserExpectation(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_yaml(cls, given: Any) -> Any:
+    def _read_yaml(cls, given: Any) -> Any:
         if not isinstance(given, dict) or len(given) != 1:
             next_step = "Write each as an item of its own: - {expect_column_values_to_not_be_null: {column: payload.id}}"
             raise SettingError("this is no expectation", "a name, and its arguments", next_step)
@@ -84,7 +84,7 @@ class UserExpectation(Model):
         return {"name": name, "arguments": rest, "severity": severity, "on_fail": on_fail}
 
     @model_serializer
-    def _as_yaml(self) -> dict[str, Any]:
+    def _write_yaml(self) -> dict[str, Any]:
         on_fail = {} if self.on_fail == "fail_load" else {"on_fail": self.on_fail}
         return {self.name: mask({**self.arguments, "severity": self.severity, **on_fail})}
 
@@ -100,7 +100,7 @@ class Gate(Model):
 
     @field_validator("budgets")
     @classmethod
-    def _limits_fit_the_measure(cls, budgets: dict[Measure, Budget]) -> dict[Measure, Budget]:
+    def _require_fitting_limits(cls, budgets: dict[Measure, Budget]) -> dict[Measure, Budget]:
         for measure, budget in budgets.items():
             for severity, limit in (("warn", budget.warn or 0), ("critical", budget.critical or 0)):
                 count, is_share = measure.removesuffix("_share"), measure.endswith("_share")

@@ -20,13 +20,13 @@ OWN_TABLES = frozenset(
 """The names of the tables and views that Tidemark creates."""
 
 
-def _model_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if name.lower() in OWN_TABLES:
         raise SettingError("Tidemark has a table or view of this name", "another name", "For example name: incidents_by_day")
     return name
 
 
-def _sql_file(given: Any, info: ValidationInfo) -> Path:
+def _check_file(given: Any, info: ValidationInfo) -> Path:
     if not isinstance(given, (str, Path)) or isinstance(given, Secret) or not given:
         raise SettingError("this is no path", "a path, not a reference", "For example sql: sql/incidents_by_day.sql")
     path = Path(from_config_folder(str(given), info))
@@ -45,14 +45,14 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
 
 # Tidemark's other folders begin with an underscore.
 _IS_NAME = StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}$")
-ModelName = Annotated[str, _IS_NAME, AfterValidator(_model_name), HIDES_SECRETS]
+ModelName = Annotated[str, _IS_NAME, AfterValidator(_check_name), HIDES_SECRETS]
 
 
 class GoldModel(Model):
     """An additional table in Gold, built by a SQL query over Gold's tables."""
 
     name: ModelName = setting(..., "the table's name: a letter, then letters, digits and _", "incidents_by_day")
-    sql: Annotated[Path, BeforeValidator(_sql_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
+    sql: Annotated[Path, BeforeValidator(_check_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
 
 
 class Gold(Model):
@@ -62,7 +62,7 @@ class Gold(Model):
 
     @field_validator("models")
     @classmethod
-    def _names_differ(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
+    def _require_different_names(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
         names = [model.name.lower() for model in models]
         for place, name in enumerate(names):
             if name in names[:place]:

@@ -34,7 +34,7 @@ Start = Literal["earliest", "latest"]
 _TOPIC_NAME = StringConstraints(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$", max_length=249)
 
 
-def _servers(text: str) -> str:
+def _check_servers(text: str) -> str:
     for server in text.split(","):
         found = _SERVER.fullmatch(server.strip())
         if not found or not 0 < int(found[3]) <= _HIGHEST_PORT:
@@ -43,7 +43,7 @@ def _servers(text: str) -> str:
     return text
 
 
-def _property_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if name.startswith("kafka."):
         next_step = f"Write it without the prefix: {name.removeprefix('kafka.')}."
         raise SettingError("Spark's prefix does not belong here", "the Kafka client's own property name", next_step)
@@ -56,7 +56,7 @@ def _property_name(name: str) -> str:
     return name
 
 
-def _property_value(value: object) -> str:
+def _check_value(value: object) -> str:
     if isinstance(value, SecretStr):
         return Secret(value.get_secret_value())
     if not isinstance(value, str):
@@ -64,10 +64,12 @@ def _property_value(value: object) -> str:
     return value
 
 
-def _starting_offsets(value: Any) -> Any:
-    if (start := _start(value)) is not None:
+def _parse_starts(value: Any) -> Any:
+    if (start := _parse_start(value)) is not None:
         return start
-    starts = {topic: _start(each) or _offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
+    starts = (
+        {topic: _parse_start(each) or _parse_offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
+    )
     if not starts or None in starts.values():
         expected = "earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
         expected += "offset for every partition (-2 is its earliest, -1 its latest)"
@@ -76,7 +78,7 @@ def _starting_offsets(value: Any) -> Any:
     return starts
 
 
-def _start(value: object) -> str | None:
+def _parse_start(value: object) -> str | None:
     """Return `earliest`, `latest`, or a time in UTC; None if the value is none of these."""
     if value in get_args(Start):
         return str(value)
@@ -87,7 +89,7 @@ def _start(value: object) -> str | None:
         return None
 
 
-def _offsets(value: object) -> dict[str, int] | None:
+def _parse_offsets(value: object) -> dict[str, int] | None:
     if not isinstance(value, dict) or not value or not all(_is_offset(*each) for each in value.items()):
         return None
     return {str(partition): offset for partition, offset in value.items()}
@@ -101,11 +103,13 @@ def _is_offset(partition: object, offset: object) -> bool:
 class Kafka(Model):
     """Where the records come from."""
 
-    bootstrap_servers: Annotated[str, AfterValidator(_servers), HIDES_SECRETS] = setting(..., "the brokers", "localhost:9092")
+    bootstrap_servers: Annotated[str, AfterValidator(_check_servers), HIDES_SECRETS] = setting(
+        ..., "the brokers", "localhost:9092"
+    )
     topics: tuple[Annotated[str, _TOPIC_NAME, HIDES_SECRETS], ...] = setting(
         ..., "a list of topics, by their exact names: letters, digits and . _ -, no pattern", "[incidents]"
     )
-    starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_starting_offsets)] = setting(
+    starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_parse_starts)] = setting(
         "earliest", "where the first run starts: earliest, latest, a time, or one of these or offsets per topic", "earliest"
     )
     max_offsets_per_trigger: Whole | None = setting(
@@ -120,13 +124,13 @@ class Kafka(Model):
         None, "a consumer group whose offsets follow Silver, for tools that show lag; never read", "tidemark-incidents"
     )
     properties: dict[
-        Annotated[str, AfterValidator(_property_name)],
-        Annotated[SecretStr | str, PlainValidator(_property_value), HIDES_SECRETS, MASKED],
+        Annotated[str, AfterValidator(_check_name)],
+        Annotated[SecretStr | str, PlainValidator(_check_value), HIDES_SECRETS, MASKED],
     ] = setting({}, "Kafka client properties by their own names", "{security.protocol: SASL_SSL}")
 
     @field_validator("topics")
     @classmethod
-    def _topics_differ(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _require_different_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         # With min_length, pydantic would report a list of invalid names as empty too.
         if not topics:
             raise SettingError("no topic is listed", "at least one topic", "For example topics: [incidents]")
@@ -136,7 +140,7 @@ class Kafka(Model):
 
     @field_validator("starting_offsets")
     @classmethod
-    def _starts_every_topic(cls, start: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
+    def _require_start_of_every_topic(cls, start: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
         topics = info.data.get("topics")
         if isinstance(start, dict) and topics is not None and set(start) != set(topics):
             expected = "a start for every topic in kafka.topics, and for no other"

@@ -21,7 +21,7 @@ class Maintenance(Model):
 
     @field_validator("retain_hours")
     @classmethod
-    def _is_safe(cls, hours: int, info: ValidationInfo) -> int:
+    def _require_safe_hours(cls, hours: int, info: ValidationInfo) -> int:
         if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
             next_step = "If nothing else reads or writes the tables, also set allow_short_retention: true."
             raise SettingError("a run may still read the removed files", f"{_SAFE_HOURS} hours or more", next_step)
@@ -29,7 +29,7 @@ class Maintenance(Model):
 
     @field_validator("log_retain_days")
     @classmethod
-    def _covers_files(cls, days: int, info: ValidationInfo) -> int:
+    def _require_longer_log(cls, days: int, info: ValidationInfo) -> int:
         if days * 24 < info.data.get("retain_hours", 0):
             what = "the log would lose versions whose files are kept, so that they cannot be read"
             raise SettingError(what, "at least as long as retain_hours", "Raise log_retain_days.")

@@ -52,7 +52,7 @@ class StorageSettings(Model):
     client_secret: SecretText | None = setting(None, "Azure: its secret, as a reference", "${env:LAKE_CLIENT_SECRET}")
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _require_whole_credentials(self) -> Self:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             next_step = "Set both, or neither to use those of the environment or the machine."
             raise SettingError("only one of access_key_id and secret_access_key is set", "both, or neither", next_step)
@@ -86,7 +86,7 @@ class LakehouseSettings(Model):
 
     @field_validator("volume")
     @classmethod
-    def _volume_of_catalog(cls, volume: str | None, info: ValidationInfo) -> str | None:
+    def _fill_volume(cls, volume: str | None, info: ValidationInfo) -> str | None:
         catalog, schema = info.data.get("catalog"), info.data.get("schema_")
         if volume is None:
             return f"/Volumes/{catalog}/{schema}/tidemark" if catalog and schema else None
@@ -99,7 +99,7 @@ class LakehouseSettings(Model):
         return volume
 
     @model_validator(mode="after")
-    def _is_one_place(self) -> Self:
+    def _require_one_place(self) -> Self:
         given = [key for key, value in (("root", self.root), ("catalog", self.catalog), ("schema", self.schema_)) if value]
         if given not in (["root"], ["catalog", "schema"]):
             what = f"{' and '.join(given) or 'nothing'} given"
@@ -141,7 +141,7 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
-def _avro_schema(given: str, info: ValidationInfo) -> str:
+def _load_avro_schema(given: str, info: ValidationInfo) -> str:
     """Return the schema: the text itself, or the content of its file."""
     if given.lstrip().startswith(("{", "[")):
         return given
@@ -156,7 +156,7 @@ def _avro_schema(given: str, info: ValidationInfo) -> str:
     return text
 
 
-def _descriptor(given: str, info: ValidationInfo) -> str:
+def _load_descriptor(given: str, info: ValidationInfo) -> str:
     """Return the descriptor set as text: the text itself, or the content of its file."""
     expected = "the file that protoc writes with --include_imports and --descriptor_set_out"
     try:
@@ -198,10 +198,10 @@ class ValueFormat(Model):
         16_777_216, "the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"
     )
     undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
-    avro_schema: Annotated[Text, AfterValidator(_avro_schema)] | None = setting(
+    avro_schema: Annotated[Text, AfterValidator(_load_avro_schema)] | None = setting(
         None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"
     )
-    descriptor: Annotated[Text, AfterValidator(_descriptor)] | None = setting(
+    descriptor: Annotated[Text, AfterValidator(_load_descriptor)] | None = setting(
         None, "for protobuf without a registry: the descriptor set that protoc writes, its file", "incident.desc"
     )
     message: Text | None = setting(None, "for protobuf without a registry: the full name of the message", "shop.Incident")
@@ -209,7 +209,7 @@ class ValueFormat(Model):
 
     @field_validator("schema_")
     @classmethod
-    def _goes_with_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
+    def _require_schema_of_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
         decoded = info.data.get("format")
         if decoded is not None and (decoded == "text") != (schema is None):
             what = f"{decoded} without a schema" if schema is None else "text with a schema"
@@ -223,7 +223,7 @@ class ValueFormat(Model):
         return schema
 
     @model_validator(mode="after")
-    def _says_how_it_is_written(self) -> Self:
+    def _require_decoder(self) -> Self:
         given = [name for name in ("avro_schema", "descriptor", "message", "registry") if getattr(self, name) is not None]
         if given not in _DECODERS[self.format]:
             lacks = " nor ".join(" and ".join(each) for each in _DECODERS[self.format])
@@ -309,7 +309,7 @@ class Settings(Model):
 
     @field_validator("value")
     @classmethod
-    def _fields_are_of_a_schema(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
+    def _require_values_for_fields(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
         _require_values_with_fields(value, info.data)
         return value
 
@@ -332,7 +332,7 @@ class Settings(Model):
 
     @field_validator("topics")
     @classmethod
-    def _fit_the_rest(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
+    def _require_fitting_topics(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
         _require_read_topics(topics, info)
         top, read = info.data.get("value"), _read_topics(info)
         known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
@@ -354,7 +354,7 @@ class Settings(Model):
 
     @field_validator("watch")
     @classmethod
-    def _state_has_a_place(cls, watch: Watch, info: ValidationInfo) -> Watch:
+    def _require_state_file(cls, watch: Watch, info: ValidationInfo) -> Watch:
         place = info.data.get("lakehouse")
         if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
             what = "only Spark reaches these tables, so a run cannot keep its state for the next one next to them"
@@ -364,7 +364,7 @@ class Settings(Model):
 
     @field_validator("policies")
     @classmethod
-    def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
+    def _require_topics_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
         _require_read_topics(policies.topics, info, at=("topics",))
         return policies
 

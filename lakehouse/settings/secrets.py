@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, GetPydanticSchema
 from pydantic_core import core_schema
 
 MASK = "********"
@@ -42,16 +42,12 @@ class Secret(str):
         return repr(MASK)
 
 
-class _HidesSecrets:
-    """Metadata of a text that makes pydantic keep a Secret, where it would return a str, and mask it in dumps."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        masked = core_schema.plain_serializer_function_ser_schema(mask)
-        return core_schema.no_info_wrap_validator_function(_keep, handler(source), serialization=masked)
-
-
-HIDES_SECRETS = _HidesSecrets()
-"""The last part of an Annotated, around the checks of the text."""
+HIDES_SECRETS = GetPydanticSchema(
+    lambda source, handler: core_schema.no_info_wrap_validator_function(
+        _keep, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(mask)
+    )
+)
+"""Makes pydantic keep a Secret, where it would return a str, and mask it in dumps. The last part of an Annotated."""
 
 
 def _keep(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:

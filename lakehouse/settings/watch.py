@@ -14,7 +14,7 @@ _OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
 """An argument that holds an option and its value: --name=value, name=value, -uvalue."""
 
 
-def _url(text: str) -> str:
+def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
@@ -26,20 +26,20 @@ def _url(text: str) -> str:
     return Secret.marked(text)  # anyone who knows the URL may post to it
 
 
-def _local_file(path: str, info: ValidationInfo) -> str:
+def _resolve_file(path: str, info: ValidationInfo) -> str:
     if is_uri(path):
         expected = "a path; a relative one starts at the config file's folder"
         raise SettingError("this is no local file", expected, "For example /var/lib/node_exporter/incidents.prom.")
     return from_config_folder(path, info)
 
 
-LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_local_file), HIDES_SECRETS]
+LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_resolve_file), HIDES_SECRETS]
 
 
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_url), HIDES_SECRETS, MASKED] = setting(
+    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_check_url), HIDES_SECRETS, MASKED] = setting(
         ..., "the address", "${env:ALERT_URL}"
     )
     headers: dict[str, Annotated[str, HIDES_SECRETS, MASKED]] = setting({}, "its headers", "{Authorization: '${env:AUTH}'}")
@@ -59,7 +59,7 @@ class Webhook(Model):
         return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
 
 
-def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
+def _mark_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
     """Mark arguments with a password as secret: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
     marked = list(command)
     for place, argument in enumerate(command):
@@ -91,13 +91,13 @@ class Alerts(Model):
 
     @field_validator("mail_command")
     @classmethod
-    def _names_a_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _require_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if command == ():
             raise SettingError("no program is named", "a program and its arguments", "For example [sendmail, ops@example.org].")
-        return command and _without_passwords(command)
+        return command and _mark_passwords(command)
 
     @model_validator(mode="after")
-    def _goes_somewhere(self) -> Self:
+    def _require_receiver(self) -> Self:
         if self.max_lag is not None and not self.is_on:
             what, next_step = "max_lag without a receiver", "Name one of them, or remove max_lag."
             raise SettingError(what, "webhook or mail_command", next_step, at=("max_lag",))

@@ -263,7 +263,7 @@ FROM_OUTSIDE = [
     ("TIDEMARK_KAFKA__TOPICS__0", "x", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
     ("TIDEMARK_KAFKA__PROPERTIES__", "x", "unknown setting"),
     ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
-    ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
+    ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key occurs twice"),
     ("TIDEMARK_POLICIES", "[" * 1_500, "more than 100 levels"),
     ("TIDEMARK_POLICIES__MAX_JUMP", "9" * 5_000, "more than 500 digits"),
     ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
