@@ -61,17 +61,17 @@ class AzureStorage:
     jars: ClassVar[str] = "azure"
 
     @classmethod
-    def of(cls, place: str, given: StorageSettings | None, environ: Mapping[str, str]) -> AzureStorage | None:
+    def of(cls, place: str, settings: StorageSettings | None, environ: Mapping[str, str]) -> AzureStorage | None:
         """Return the account of a URI; None without credentials: then only the session's own settings reach it."""
-        known = _credentials(_OF_AZURE, given, environ)
-        if given and given.client_secret:  # the config's principal precedes a key of the environment
-            known["account_key"] = None
-        if known["account_key"] is not None:
-            known |= dict.fromkeys(_PRINCIPAL)
-        elif None in (known[name] for name in _PRINCIPAL):
+        credentials = _credentials(_OF_AZURE, settings, environ)
+        if settings and settings.client_secret:  # the config's principal precedes a key of the environment
+            credentials["account_key"] = None
+        if credentials["account_key"] is not None:
+            credentials |= dict.fromkeys(_PRINCIPAL)
+        elif None in (credentials[name] for name in _PRINCIPAL):
             return None
         authority = place.partition("://")[2].partition("/")[0]
-        return cls(authority.rpartition("@")[2], **known, endpoint=given.endpoint if given else None)
+        return cls(authority.rpartition("@")[2], **credentials, endpoint=settings.endpoint if settings else None)
 
     def for_spark(self) -> dict[str, str]:
         """Return the settings of a Spark session that Tidemark starts."""
@@ -156,13 +156,13 @@ class S3Storage:
     jars: ClassVar[str] = "s3"
 
     @classmethod
-    def of(cls, given: StorageSettings | None, environ: Mapping[str, str]) -> S3Storage:
+    def of(cls, settings: StorageSettings | None, environ: Mapping[str, str]) -> S3Storage:
         """Return the store that the config or the environment names, else Amazon's."""
-        known = _credentials(_OF_S3, given, environ)
-        if given and given.access_key_id:  # a token in the environment belongs to the key in the environment
-            known["session_token"] = given.session_token
-        has_web_identity = not known["access_key_id"] and all(environ.get(name) for name in _WEB_IDENTITY)
-        return cls(**known, is_single_writer=bool(given and given.single_writer), has_web_identity=has_web_identity)
+        credentials = _credentials(_OF_S3, settings, environ)
+        if settings and settings.access_key_id:  # a token in the environment belongs to the key in the environment
+            credentials["session_token"] = settings.session_token
+        has_web_identity = not credentials["access_key_id"] and all(environ.get(name) for name in _WEB_IDENTITY)
+        return cls(**credentials, is_single_writer=bool(settings and settings.single_writer), has_web_identity=has_web_identity)
 
     def for_spark(self) -> dict[str, str]:
         """See `AzureStorage`."""
@@ -211,14 +211,14 @@ Storage: TypeAlias = AzureStorage | GoogleStorage | S3Storage
 
 def storage_of(lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Storage | None:
     """Return the store of a root, or of a catalog's tables if the config names one; None if the tables are in no store."""
-    place, given = lakehouse.root or lakehouse.volume or "", lakehouse.storage
+    place, settings = lakehouse.root or lakehouse.volume or "", lakehouse.storage
     name = scheme(place)
     if name in AZURE_SCHEMES:
-        return AzureStorage.of(place, given, environ)
+        return AzureStorage.of(place, settings, environ)
     if name in GOOGLE_SCHEMES:
-        return GoogleStorage(given.endpoint if given else None)
-    if name in S3_SCHEMES or given is not None:
-        return S3Storage.of(given, environ)
+        return GoogleStorage(settings.endpoint if settings else None)
+    if name in S3_SCHEMES or settings is not None:
+        return S3Storage.of(settings, environ)
     return None
 
 
@@ -236,10 +236,10 @@ def _is_plain(endpoint: str | None) -> bool:
 
 
 def _credentials(
-    names: Mapping[str, Sequence[str]], given: StorageSettings | None, environ: Mapping[str, str]
+    names: Mapping[str, Sequence[str]], settings: StorageSettings | None, environ: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Return the value of each key: the config's, else that of its first variable that is set and not empty."""
     return {
-        name: getattr(given, name, None) or next((environ[each] for each in variables if environ.get(each)), None)
+        name: getattr(settings, name, None) or next((environ[each] for each in variables if environ.get(each)), None)
         for name, variables in names.items()
     }

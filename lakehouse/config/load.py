@@ -124,7 +124,8 @@ def _read(path: Path) -> str:
         what, observed = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}"
         next_step = "Save the file as UTF-8."
     except OSError as error:
-        what, observed, next_step = "The config file cannot be read.", error.strerror, "Check the path and its rights."
+        what, observed = "The config file cannot be read.", error.strerror or ""
+        next_step = "Check the path and its rights."
     raise ConfigError(what, where=str(path), observed=observed, expected="a YAML file in UTF-8", next_step=next_step)
 
 

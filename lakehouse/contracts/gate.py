@@ -87,12 +87,8 @@ class Rejected:
         >>> Rejected(((3, 5),)).pending(2, 7), Rejected(((3, 5),)).pending(0, 5), Rejected(((3, 5),)).pending(2, 5)
         ((6, 7), (1, 2), None)
         """
-        first, last = after + 1, up_to
-        for start, end in sorted(self.ranges):
-            first = end + 1 if start <= first <= end else first
-        for start, end in sorted(self.ranges, key=lambda each: each[1], reverse=True):
-            last = start - 1 if start <= last <= end else last
-        return (first, last) if first <= last else None
+        left = [load_seq for load_seq in range(after + 1, up_to + 1) if load_seq not in self]
+        return (left[0], left[-1]) if left else None
 
     @property
     def excluded(self) -> str:

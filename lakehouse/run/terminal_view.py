@@ -101,8 +101,8 @@ class LiveReport:
             numbers = [f"{name} {value}" for name, value in stage.numbers.items()]
             line = Text(printable(" · ".join(filter(None, [stage.what, stage.moving, *numbers]))))
             end = Text("x", style="red") if stage.what == "failed" else Text("-", style="green")
-            mark = end if stage.ended else self._spinner
-            view.add_row(mark, Text(stage.name, style="bold"), line, Text(f"{stage.seconds:.1f} s"))
+            seconds = Text(f"{stage.seconds:.1f} s")
+            view.add_row(end if stage.ended else self._spinner, Text(stage.name, style="bold"), line, seconds)
         return view
 
     def _stage(self, name: str) -> _Stage:
