@@ -47,9 +47,7 @@ class Extractor(Model):
     header: Text | None = setting(None, "the name of a record header", "seq")
     value: Encoding | None = setting(None, "the whole value, read as utf8, int32 or int64", "utf8")
     json_path: JsonPath | None = setting(None, "a JSON path: $, then .name, ['name'] or [0] each", "$.meta.seq", alias="json")
-    field_path: FieldPath | None = setting(
-        None, "a field of the Avro or Protobuf value, up to ten names", "meta.seq", alias="field"
-    )
+    field_path: FieldPath | None = setting(None, "a field of the Avro or Protobuf value, or a.b", "meta.seq", alias="field")
     bytes_range: BytesRange | None = setting(None, "the value's bytes from start to end, exclusive", '"0:8"', alias="bytes")
     offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
     custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")

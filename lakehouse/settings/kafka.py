@@ -31,7 +31,8 @@ _OWNED = {
 Start = Literal["earliest", "latest"]
 
 # Not "." and not "..".
-_TOPIC_NAME = StringConstraints(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$", max_length=249)
+_IS_TOPIC = StringConstraints(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$", max_length=249)
+TopicName = Annotated[str, _IS_TOPIC, HIDES_SECRETS]
 
 
 def _check_servers(text: str) -> str:
@@ -106,23 +107,13 @@ class Kafka(Model):
     bootstrap_servers: Annotated[str, AfterValidator(_check_servers), HIDES_SECRETS] = setting(
         ..., "the brokers", "localhost:9092"
     )
-    topics: tuple[Annotated[str, _TOPIC_NAME, HIDES_SECRETS], ...] = setting(
-        ..., "a list of topics, by their exact names: letters, digits and . _ -, no pattern", "[incidents]"
-    )
+    topics: tuple[TopicName, ...] = setting(..., "a list of exact names: letters, digits and . _ -", "[incidents]")
     starting_offsets: Annotated[str | dict[str, str | dict[str, int]], PlainValidator(_parse_starts)] = setting(
         "earliest", "where the first run starts: earliest, latest, a time, or one of these or offsets per topic", "earliest"
     )
-    max_offsets_per_trigger: Whole | None = setting(
-        1_000_000, "the most records that Bronze takes in one step; null for no limit", "1000000"
-    )
-    on_unreadable_topic: Literal["fail", "skip"] = setting(
-        "fail",
-        "whether a topic that cannot be read stops a run, or is skipped; the run then publishes the others and ends with 1",
-        "skip",
-    )
-    commit_group: Text | None = setting(
-        None, "a consumer group whose offsets follow Silver, for tools that show lag; never read", "tidemark-incidents"
-    )
+    max_offsets_per_trigger: Whole | None = setting(1_000_000, "the most records of a step; null for any", "1000000")
+    on_unreadable_topic: Literal["fail", "skip"] = setting("fail", "whether an unreadable topic fails a run or not", "skip")
+    commit_group: Text | None = setting(None, "a consumer group with Silver's offsets, for lag tools", "tidemark-incidents")
     properties: dict[
         Annotated[str, AfterValidator(_check_name)],
         Annotated[SecretStr | str, PlainValidator(_check_value), HIDES_SECRETS, MASKED],

@@ -78,9 +78,7 @@ class LakehouseSettings(Model):
     root: Root | None = setting(None, "a folder or URI; relative to the config file's folder", "./lakehouse")
     catalog: Identifier | None = setting(None, "a catalog: letters, digits, _ and -", "main")
     schema_: Identifier | None = setting(None, "its schema: letters, digits, _ and -", "tidemark", alias="schema")
-    volume: Text | None = setting(
-        None, "with a catalog: the folder for checkpoints and reports", "/Volumes/main/tidemark/tidemark", validate_default=True
-    )
+    volume: Text | None = setting(None, "its folder for reports", "/Volumes/main/tidemark/tidemark", validate_default=True)
     storage: StorageSettings | None = setting(None, "how an object store is reached", {"endpoint": "https://minio:9000"})
     metastore: Text | None = setting(None, "with spark_catalog: its Hive Metastore", "thrift://metastore:9083")
 
@@ -188,15 +186,9 @@ class ValueFormat(Model):
 
     format: Literal["text", "json", "avro", "protobuf"] = setting(..., "text, json, avro or protobuf", "json")
     schema_: Text | None = setting(
-        None,
-        "the fields as Spark DDL; required for json, avro and protobuf",
-        '"id STRING, amount DOUBLE"',
-        alias="schema",
-        validate_default=True,
+        None, "the fields as Spark DDL; none for text", '"id STRING, amount DOUBLE"', alias="schema", validate_default=True
     )
-    max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(
-        16_777_216, "the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable", "1048576"
-    )
+    max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(16_777_216, "the longest decodable value", "1048576")
     undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
     avro_schema: Annotated[Text, AfterValidator(_load_avro_schema)] | None = setting(
         None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"

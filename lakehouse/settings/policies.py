@@ -16,16 +16,9 @@ class TopicPolicies(Model):
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
         0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"
     )
-    max_new_streams: Whole | None = setting(
-        10_000, "how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"
-    )
+    max_new_streams: Whole | None = setting(10_000, "the most new streams of a topic in a load; null for any", "1000")
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
-    numbering: Literal["per_topic", "per_partition"] | None = setting(
-        None,
-        "whether a number names one record of its producer in the whole topic, or in its partition; used when a topic gets "
-        "partitions; null: its records decide",
-        "per_topic",
-    )
+    numbering: Literal["per_topic", "per_partition"] | None = setting(None, "where a number names one record", "per_topic")
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""

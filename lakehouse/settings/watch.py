@@ -108,9 +108,7 @@ class Watch(Model):
     """Metrics and alerts of the pipeline."""
 
     metrics_file: LocalFile | None = setting(None, "a file for Prometheus' agent", "/var/lib/node_exporter/tidemark.prom")
-    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(
-        None, "the port on which `run --every` answers with the same", "9464"
-    )
+    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(None, "the port for metrics", "9464")
     metrics_host: Text = setting("127.0.0.1", "the address of that port", "10.0.0.5")
     state_file: LocalFile | None = setting(None, "a file kept for the next run", "/var/lib/tidemark/incidents.json")
     alerts: Alerts = setting(Alerts, "who is alerted", "{max_lag: 100000}")
