@@ -25,8 +25,7 @@ _DESCRIPTIONS = {
 def _check_range(text: str) -> str:
     found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     if not found or int(found[1]) >= int(found[2]):
-        expected = '"start:end" with 0 <= start < end, end exclusive'
-        raise SettingError("this is no byte range", expected, 'Write bytes: "0:8" for the first eight bytes.')
+        raise SettingError("this is no byte range", '"start:end" with start < end', 'For example bytes: "0:8", eight bytes.')
     return f"{int(found[1])}:{int(found[2])}"
 
 

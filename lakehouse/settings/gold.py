@@ -38,8 +38,7 @@ def _check_file(given: Any, info: ValidationInfo) -> Path:
     except (OSError, UnicodeDecodeError):
         raise SettingError("this file cannot be read", "text in UTF-8", "Correct the file, or its rights.") from None
     if found:
-        expected = "SQL over gold_records, gold_latest and gold_stream_health"
-        raise SettingError(f"the query holds {found}", expected, "SECURITY.md says what a model may do.")
+        raise SettingError(f"the query holds {found}", "SQL over Gold's tables", "SECURITY.md says what a model may do.")
     return path
 
 

@@ -229,8 +229,7 @@ class _Parser:
         name = written[1:-1].replace("``", "`") if written.startswith("`") else written
         if not _is_stored(name):
             expected = f"a name without blanks and without any of {_NOT_IN_NAMES.strip()}, and not {CORRUPT}"
-            next_step = "Delta stores no such name: keep the value as text, or rename the field in the producer."
-            raise SettingError(f"{name!r} cannot be the name of a field", expected, next_step)
+            raise SettingError(f"{name!r} cannot be the name of a field", expected, "Rename it, or keep the value as text.")
         self.take(":")
         found = self._type(level)
         is_required = bool(self.take(r"(?i:NOT)\b") and self.want(r"(?i:NULL)\b"))
@@ -239,8 +238,7 @@ class _Parser:
 
     def _type(self, level: int) -> Type:
         if level > _MOST_LEVELS:
-            expected = f"at most {_MOST_LEVELS} levels"
-            raise SettingError("the types are nested too deep", expected, "Keep the inner part as STRING.")
+            raise SettingError("the types are nested too deep", f"at most {_MOST_LEVELS} levels", "Keep a part as STRING.")
         written = self.want(r"\w+")
         name = written.upper()
         if name in _NESTED:

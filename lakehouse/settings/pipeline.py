@@ -54,11 +54,10 @@ class StorageSettings(Model):
     @model_validator(mode="after")
     def _require_whole_credentials(self) -> Self:
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            next_step = "Set both, or neither to use those of the environment or the machine."
-            raise SettingError("only one of access_key_id and secret_access_key is set", "both, or neither", next_step)
+            raise SettingError("one key of two is set", "access_key_id and secret_access_key, or neither", "Set both, or none.")
         if self.endpoint is not None and not self.endpoint.startswith(("https://", "http://")):
-            next_step = "Write it like https://minio:9000."
-            raise SettingError("this is no http or https URL", "a URL with its scheme", next_step, at=("endpoint",))
+            example = "Write it like https://minio:9000."
+            raise SettingError("this is no URL", "a URL with http:// or https://", example, at=("endpoint",))
         given = [name for name in _OF_AZURE if getattr(self, name) is not None]
         if given and given not in (["account_key"], list(_PRINCIPAL)):
             expected = "account_key, or tenant_id, client_id and client_secret"
@@ -89,8 +88,7 @@ class LakehouseSettings(Model):
         if volume is None:
             return f"/Volumes/{catalog}/{schema}/tidemark" if catalog and schema else None
         if info.data.get("root"):
-            next_step = "Remove volume: checkpoints and reports are under the root."
-            raise SettingError("both a volume and a root", "volume only with catalog and schema", next_step)
+            raise SettingError("both a volume and a root", "volume only with catalog and schema", "Remove volume.")
         if not volume.startswith("/") and not is_uri(volume):
             example = "Write it like /Volumes/main/tidemark/tidemark."
             raise SettingError("this is no absolute path", "an absolute path or URI", example)
@@ -105,29 +103,25 @@ class LakehouseSettings(Model):
             raise SettingError(what, "either root, or catalog and schema", next_step)
         uri, key = self.root or self.volume or "", "root" if self.root else "volume"
         place = scheme(uri)
-        if odd := sorted({each for each in uri if each in "%\\" or not each.isprintable()}):
+        if odd := sorted({each for each in uri if each in "%\\" or not each.isprintable()}):  # delta-rs would decode these
             what = f"the name contains {' and '.join(map(repr, odd))}"
-            expected = "a name without %, \\ and control characters, which delta-rs reads as other characters"
-            raise SettingError(what, expected, "Rename the folder, or choose another one.", at=(key,))
+            raise SettingError(what, "a name without %, \\ and control characters", "Rename the folder.", at=(key,))
         if in_uri(uri):
-            expected = "a URI without one, and the credentials in lakehouse.storage"
             next_step = "Write storage: {access_key_id: '${env:ID}', secret_access_key: '${env:KEY}'}."
-            raise SettingError("the URI holds a login", expected, next_step, at=(key,))
+            raise SettingError("the URI holds a login", "the credentials in lakehouse.storage", next_step, at=(key,))
         if self.storage is not None and self.root is not None and place not in STORE_SCHEMES:
             expected, next_step = "storage only with s3://, abfss:// or gs://", "Remove storage, or correct the root."
             raise SettingError("the root is in no object store", expected, next_step, at=("storage",))
         if self.storage is not None and (unknown := self.storage.unknown_to(place)):
             what = f"{' and '.join(unknown)} given for a place in {_STORES.get(place, 'S3')}"
-            next_step = "Remove them, or correct the root; see docs/configuration.md."
-            raise SettingError(what, "only keys of that store", next_step, at=("storage",))
+            raise SettingError(what, "only keys of that store", "Remove them, or correct the root.", at=("storage",))
         if place in AZURE_SCHEMES and not _IN_AZURE.match(uri):
             expected = "abfss://container@account.dfs.core.windows.net/lake"
             raise SettingError("this names no container and account", expected, "Write it like that.", at=(key,))
         servers = [] if self.metastore is None else self.metastore.split(",")
         if servers and (self.catalog != SESSION_CATALOG or not all(each.startswith("thrift://") for each in servers)):
             expected = f"thrift://host:port, several separated by commas, with catalog: {SESSION_CATALOG}"
-            next_step = f"Write {{catalog: {SESSION_CATALOG}, schema: tidemark, metastore: 'thrift://metastore:9083'}}."
-            raise SettingError("this is no metastore of Spark's own catalog", expected, next_step, at=("metastore",))
+            raise SettingError("this is no metastore of that catalog", expected, "Write it like that.", at=("metastore",))
         return self
 
     @property
@@ -210,8 +204,7 @@ class ValueFormat(Model):
         fields = payload_schema.of(schema)
         if decoded in {"avro", "protobuf"} and (odd := list(payload_schema.odd_names(fields))):
             what = f"{odd[0]!r} cannot be a field's name in {str(decoded).capitalize()}"
-            next_step = "Write the fields as the values' own schema names them."
-            raise SettingError(what, "letters of a to z, digits and _", next_step)
+            raise SettingError(what, "letters a to z, digits and _", "Write the fields as the values' own schema names them.")
         return schema
 
     @model_validator(mode="after")
@@ -231,17 +224,15 @@ class ValueFormat(Model):
         if wrong:
             key = "message" if self.message else "avro_schema"
             what = f"no value of {key} can be decoded into the fields of schema: {wrong}"
-            next_step = "Correct one of the two; docs/formats.md has the types."
-            raise SettingError(what, "fields of the values, with types that fit them", next_step, at=(key,))
+            raise SettingError(what, "fields that fit", "Correct one of the two; docs/formats.md has the types.", at=(key,))
         return self
 
 
 def _refuse_key(given: Any) -> Any:
     if given == "key" or (isinstance(given, dict) and "key" in given):
         what = "the record key cannot be the sequence: new keys spread a stream over the partitions, and its order is lost"
-        next_step = "Put the sequence into a header ({header: seq}) or into the value ({json: $.seq})."
         at = ("key",) if isinstance(given, dict) else ()
-        raise SettingError(what, "a sequence in a header or in the value", next_step, at=at)
+        raise SettingError(what, "a header or the value", "Put the sequence into a header, like {header: seq}.", at=at)
     return given
 
 
@@ -333,9 +324,8 @@ class Settings(Model):
             _require_values_with_fields(of_topic.get("value"), of_topic, at=(topic,))
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
-                what, expected = f"it is another registry than that of {known[0]}", "one registry, except for undecodable_ids"
-                next_step = "Make a pipeline for each registry, each with its own root."
-                raise SettingError(what, expected, next_step, at=(topic, "value", "registry"))
+                what, at = f"it is another registry than that of {known[0]}", (topic, "value", "registry")
+                raise SettingError(what, "one registry, up to undecodable_ids", "Make a pipeline for each registry.", at=at)
         values = [topics[topic].given.get("value", top) if topic in topics else top for topic in read]
         if topics and None in values and any(each is not None and each.format == "text" for each in values):
             # In a text payload, null means that a value could not be decoded.
@@ -350,8 +340,7 @@ class Settings(Model):
         place = info.data.get("lakehouse")
         if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
             what = "only Spark reaches these tables, so a run cannot keep its state for the next one next to them"
-            next_step = "Name a lasting file: watch: {state_file: /var/lib/tidemark/incidents.json}."
-            raise SettingError(what, "state_file as well", next_step)
+            raise SettingError(what, "state_file as well", "Write {state_file: /var/lib/tidemark/incidents.json}.")
         return watch
 
     @field_validator("policies")
@@ -393,8 +382,7 @@ def _require_values_with_fields(value: ValueFormat | None, settings: Mapping[str
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
     if read and (value is None or value.format not in {"avro", "protobuf"}):
         what = f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither"
-        next_step = "Write json for a path in JSON, or set value."
-        raise SettingError(what, "value: {format: avro, ...} or value: {format: protobuf, ...}", next_step, at=at)
+        raise SettingError(what, "value with format avro or protobuf", "Write json for a path in JSON, or set value.", at=at)
 
 
 def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:

@@ -53,8 +53,8 @@ class Webhook(Model):
                 example = "For example Authorization."
                 raise SettingError("this is no name of a header", "letters, digits and hyphens", example, at=(name,))
             if not re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", value):
-                next_step = "Remove the line end or the other characters."
-                raise SettingError("this is no value of a header", "one trimmed line of ASCII", next_step, at=(name,))
+                expected = "one trimmed line of ASCII"
+                raise SettingError("this is no value of a header", expected, "Remove the line end.", at=(name,))
         is_login = {name: re.search("auth|cookie|session", name.lower()) or smells_of_secret(name) for name in headers}
         return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
 
@@ -99,8 +99,8 @@ class Alerts(Model):
     @model_validator(mode="after")
     def _require_receiver(self) -> Self:
         if self.max_lag is not None and not self.is_on:
-            what, next_step = "max_lag without a receiver", "Name one of them, or remove max_lag."
-            raise SettingError(what, "webhook or mail_command", next_step, at=("max_lag",))
+            next_step = "Name one of them, or remove max_lag."
+            raise SettingError("max_lag has no receiver", "webhook or mail_command", next_step, at=("max_lag",))
         return self
 
 
