@@ -36,7 +36,7 @@ def java_executable() -> Path:
     """Return the `java` of JAVA_HOME, or else the first one on the PATH; raise a `ToolError` if there is none."""
     if home := os.environ.get("JAVA_HOME"):
         candidate = Path(home) / "bin" / "java"
-        # The PATH is no way out: Spark's own launcher follows a wrong JAVA_HOME too.
+        # Without a fallback to the PATH: Spark's launcher follows a wrong JAVA_HOME too.
         if not os.access(candidate, os.X_OK):
             raise ToolError(
                 "JAVA_HOME holds no Java.",

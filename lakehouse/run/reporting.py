@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.escape import brief, json_text, shortened
-from lakehouse.run.events import bind
+from lakehouse.run.context import Report, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lakehouse.run.context import Report
     from lakehouse.run.terminal_view import LiveReport
     from lakehouse.sidecar_files import Files
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehouse.escape import printable
-from lakehouse.run.events import BOUND, WORKING, bind
+from lakehouse.run.context import BOUND, WORKING, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
