@@ -39,12 +39,12 @@ BRONZE = Contract(
             "Kafka's timestamp in milliseconds since 1970, if it is outside of the years 1 to 9999 or -1 (none); else null",
             is_added_later=True,
         ),
-        # These are read from the record's bytes at ingest.
+        # Read from the record's bytes at ingest.
         Column("producer", "string", "Producer; null if none is configured", is_added_later=True),
         Column("epoch", "bigint", "Epoch; 0 if none is configured, null if it or sequence is unreadable", is_added_later=True),
         Column("sequence", "bigint", "Sequence; null if it is unreadable", is_added_later=True),
-        Column("problem", "string", "Which of them is unreadable, and why; null if none is", is_added_later=True),
-        Column("rules_fingerprint", "string", "Identifies their sources; null if they were not read", is_added_later=True),
+        Column("problem", "string", "Why producer, epoch or sequence is unreadable; null if none is", is_added_later=True),
+        Column("rules_fingerprint", "string", "Fingerprint of the extractors; null if none was applied", is_added_later=True),
     ),
     # Silver counts a Bronze version's rows from the change feed; an append-only table stores nothing for it.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},

@@ -51,7 +51,7 @@ DECISIONS = Contract(
         Column("decision", "string", "released: Gold gets the range despite the failure; rejected: Gold never gets it"),
         Column("expectations", "string", "The critical expectations that were not met, by name"),
         Column("reason", "string", "Why, in that person's words"),
-        Column("decided_by", "string", "Who that was"),
+        Column("decided_by", "string", "Who decided"),
         Column("run_id", "string", "The run that recorded it"),
         Column("decided_at", "timestamp", "When it was decided, UTC"),
     ),
