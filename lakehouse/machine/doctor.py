@@ -34,7 +34,7 @@ class Finding:
 
 def diagnose(*, store: str | None = None) -> list[Finding]:
     """Run every check, in the order in which to fix them. Jars of a `store` are required, others checked if they exist."""
-    confs = [conf for conf in jars.CONFIGURATIONS if conf in {*jars.REQUIRED, store} or not jars.missing(conf)]
+    confs = [conf for conf in jars.CONFIGURATIONS if conf in {*jars.REQUIRED, store} or (jars.cache_dir() / conf).is_dir()]
     return [
         check_python(),
         check_java(),
@@ -74,7 +74,7 @@ def check_package(name: str, expected: str) -> Finding:
 
 def check_jars(conf: str) -> Finding:
     """Check that a set of jars is in the cache and matches the lock."""
-    absent, changed, total = jars.missing(conf), jars.differing(conf), len(jars.pinned(conf))
+    (absent, changed), total = jars.compare(conf), len(jars.pinned(conf))
     others = f", {len(changed)} more that differ from the lock: {', '.join(changed)}" if changed else ""
     observed = f"{total - len(absent) - len(changed)} in {jars.cache_dir() / conf}{others}"
     return _finding(f"{conf} jars", (not absent and not changed, observed, str(total)), f"tidemark jars fetch {conf}")

@@ -73,17 +73,11 @@ def coordinates(name: str) -> str:
     return f"{found.get('org')}:{found.get('name')}:{found.get('rev')}"
 
 
-def missing(conf: str) -> list[str]:
-    """Return the names of a set's jars that are not in the cache, sorted."""
-    folder = cache_dir() / conf
-    return sorted(name for name in pinned(conf) if not (folder / name).is_file())
-
-
-def differing(conf: str) -> list[str]:
-    """Return the names of a set's jars in the cache whose bytes differ from the lock, sorted."""
-    folder, expected = cache_dir() / conf, pinned(conf)
-    there = [name for name in expected if (folder / name).is_file()]
-    return sorted(name for name in there if _sha256(folder / name) != expected[name])
+def compare(conf: str, folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
+    """Return the jars of a set that a folder (the cache's) lacks, and the SHA-256 of those that differ from the lock."""
+    folder, expected = folder or cache_dir() / conf, pinned(conf)
+    found = {name: _sha256(folder / name) for name in sorted(expected) if (folder / name).is_file()}
+    return sorted(expected.keys() - found), {name: digest for name, digest in found.items() if digest != expected[name]}
 
 
 def fetch(conf: str | None = None) -> Path:
@@ -95,21 +89,23 @@ def fetch(conf: str | None = None) -> Path:
     """
     folder = cache_dir()
     for each in REQUIRED if conf is None else [conf]:
-        if missing(each) or differing(each):
+        if any(compare(each)):
             _fetch_into(folder, each)
     return folder
 
 
 def spark_jars(conf: str = "spark") -> list[Path]:
     """Return a set's jars, fetched first if needed. Raises a `ToolError` as `fetch`, or for a changed jar, which is kept."""
-    if missing(conf):
+    missing, changed = compare(conf)
+    if missing:
         fetch(conf)
+        _, changed = compare(conf)
     folder = cache_dir() / conf
-    if changed := differing(conf):
+    if changed:
         raise ToolError(
             "A jar in the cache is not the one the lock pins. No JVM was started from it.",
             where=str(folder),
-            observed="; ".join(f"{name} has SHA-256 {_sha256(folder / name)}" for name in changed),
+            observed="; ".join(f"{name} has SHA-256 {digest}" for name, digest in changed.items()),
             expected=f"the checksums of {CHECKSUM_FILE.name}",
             next_step=f"Find out who changed it. `tidemark jars fetch {conf}` replaces it.",
         )
@@ -123,7 +119,7 @@ def broker_classpath() -> str:
 
 def _fetch_into(folder: Path, conf: str) -> None:
     with at_work(folder) as work:
-        if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
+        if not any(compare(conf)):  # another process fetched while this one waited for the lock
             return
         arrived, target = retrieve(LOCK_FILE, conf, work), folder / conf
         _require_pinned(arrived, conf)
@@ -221,10 +217,10 @@ def _sha256(file: Path) -> str:
 
 
 def _require_pinned(arrived: Path, conf: str) -> None:
-    expected, observed = pinned(conf), checksums(arrived)
-    faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
-    faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]
-    faults += [f"{name} has SHA-256 {digest}" for name, digest in observed.items() if expected.get(name, digest) != digest]
+    missing, changed = compare(conf, arrived)
+    faults = [f"{name} is missing" for name in missing]
+    faults += [f"{name} is not in the lock" for name in sorted({each.name for each in arrived.iterdir()} - pinned(conf).keys())]
+    faults += [f"{name} has SHA-256 {digest}" for name, digest in changed.items()]
     if faults:
         raise ToolError(
             "The fetched jars are not the ones that the lock pins. None of them was kept.",
