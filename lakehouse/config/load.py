@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -15,14 +17,16 @@ from pydantic import ValidationError
 from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
 from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
-from lakehouse.config.references import resolve
 from lakehouse.config.sources import Source, apply_environment, apply_flags, read_yaml
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret
 
-__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "load", "parse", "redacted", "show_yaml"]
+__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "load", "parse", "redacted", "resolve", "show_yaml"]
+
+# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused.
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def load(
@@ -63,7 +67,7 @@ def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None,
     apply_environment(environ, source)
     apply_flags(overrides or {}, source)
     unresolved: dict[KeyPath, Mistake] = {}
-    data = _resolved(source.data, (), environ, source, unresolved)
+    data = _resolve_all(source.data, (), environ, source, unresolved)
     mistakes = [*source.mistakes, *unresolved.values()]
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
@@ -129,11 +133,11 @@ def _read(path: Path) -> str:
     raise ConfigError(what, where=str(path), observed=observed, expected="a YAML file in UTF-8", next_step=next_step)
 
 
-def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
+def _resolve_all(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
     if isinstance(value, dict):
-        return {key: _resolved(part, (*path, key), environ, source, wrong) for key, part in value.items()}
+        return {key: _resolve_all(part, (*path, key), environ, source, wrong) for key, part in value.items()}
     if isinstance(value, list):
-        return [_resolved(part, (*path, index), environ, source, wrong) for index, part in enumerate(value)]
+        return [_resolve_all(part, (*path, index), environ, source, wrong) for index, part in enumerate(value)]
     if not isinstance(value, str):
         return value
     try:
@@ -141,3 +145,45 @@ def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Sou
     except SettingError as error:
         wrong[path] = Mistake(dotted(path), source.place(path), error.what, None, error.expected, error.next_step)
         return Secret("")
+
+
+def resolve(text: str, environ: Mapping[str, str]) -> str:
+    """Replace a text's references, which makes it a `Secret`; raise a `SettingError` without its values if that fails."""
+    parts: list[str] = []
+
+    def replace(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "${"
+        parts.append(_value_of(found[1] if found[2] else "", environ))
+        return parts[-1]
+
+    resolved = _REFERENCE.sub(replace, text)
+    return Secret(resolved, tuple(parts)) if parts else resolved
+
+
+def _value_of(reference: str, environ: Mapping[str, str]) -> str:
+    if found := re.fullmatch(r"env:([A-Za-z_][A-Za-z0-9_]*)", reference):
+        if (name := found[1]) not in environ:
+            next_step = f"Set it (export {name}=...), or name another variable."
+            raise SettingError(f"the environment variable {name} is not set", "a variable of this process", next_step)
+        return environ[name]
+    if found := re.fullmatch(r"secret:([^/\s]+)/([^/\s]+)", reference):
+        return _databricks_secret(found[1], found[2])
+    # The text is not repeated: it may be part of a password that contains "${".
+    next_step = "Correct the reference; write $${ for a literal ${."
+    raise SettingError("a ${...} reference is malformed", "${env:NAME} or ${secret:scope/key}", next_step)
+
+
+def _databricks_secret(scope: str, key: str) -> str:
+    where = f"the secret {key} of the Databricks scope {scope}"
+    try:
+        secrets = importlib.import_module("databricks.sdk.runtime").dbutils.secrets
+    except (ImportError, AttributeError):
+        expected = "a Databricks cluster or job: ${secret:scope/key} works only there"
+        next_step = "Elsewhere, use an environment variable and ${env:NAME}."
+        raise SettingError(f"{where} cannot be read here", expected, next_step) from None
+    try:
+        return str(secrets.get(scope, key))
+    except Exception as error:  # noqa: BLE001 -- dbutils raises py4j's or the SDK's errors; neither can be imported everywhere
+        what, next_step = f"{where} cannot be read ({type(error).__name__})", f"Run: databricks secrets list-secrets {scope}"
+        raise SettingError(what, "an existing scope and key, and the right to read them", next_step) from None

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config.keys import all_keys, dotted
-from lakehouse.config.load import ConfigMistakesError, load, redacted, show_yaml
-from lakehouse.config.references import resolve
+from lakehouse.config.load import ConfigMistakesError, load, redacted, resolve, show_yaml
 from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
