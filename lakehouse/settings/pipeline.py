@@ -292,8 +292,8 @@ class Settings(Model):
 
     @field_validator("value")
     @classmethod
-    def _require_values_for_fields(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_values_with_fields(value, info.data)
+    def _require_format_of_fields(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
+        _require_avro_or_protobuf(value, info.data)
         return value
 
     @field_validator("topics", mode="before")
@@ -321,7 +321,7 @@ class Settings(Model):
         known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
-            _require_values_with_fields(of_topic.get("value"), of_topic, at=(topic,))
+            _require_avro_or_protobuf(of_topic.get("value"), of_topic, at=(topic,))
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
                 what, at = f"it is another registry than that of {known[0]}", (topic, "value", "registry")
@@ -378,7 +378,7 @@ def _require_read_topics(topics: Mapping[str, Any], info: ValidationInfo, at: tu
             raise SettingError("kafka.topics does not name this topic", "one of its topics", next_step, at=(*at, topic))
 
 
-def _require_values_with_fields(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
+def _require_avro_or_protobuf(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
     if read and (value is None or value.format not in {"avro", "protobuf"}):
         what = f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither"
