@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.settings.base import SettingError, nearest
@@ -74,12 +75,15 @@ class Type:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct. A value that lacks a required field cannot be decoded. The comment is a SQL literal, or empty."""
+    """A field of a struct. A value that lacks a required field cannot be decoded. The comment is a SQL literal, or empty.
+
+    Tables keep neither comments nor which fields are required, so fields that differ only in these are equal.
+    """
 
     name: str
     type: Type
-    is_required: bool = False
-    comment: str = ""
+    is_required: bool = attribute(default=False, compare=False)
+    comment: str = attribute(default="", compare=False)
 
     def sql(self) -> str:
         """Format the field as SQL, nullable."""
@@ -178,7 +182,7 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
             raise SettingError(what, "text in all topics, or fields in all topics", next_step)
         for field in each.fields:
             other_place, other = known.setdefault(field.name.lower(), (place, field))
-            if other.name != field.name or _bare(other.type) != _bare(field.type):
+            if other != field:
                 what = f"the payload's field {field.name} is {field.type.sql()} in {place}"
                 what += f", and {other.name} is {other.type.sql()} in {other_place}"
                 next_step = "Rename one of them, or give both the same type, or make a separate pipeline for that topic."
@@ -186,12 +190,6 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
     leading = top.fields if top else ()
     added = [field for name, (_, field) in sorted(known.items()) if name not in {each.name.lower() for each in leading}]
     return Type(first.kind, first.name, fields=(*leading, *added))
-
-
-def _bare(each: Type) -> Type:
-    """Return a type without comments and without which fields are required: tables do not keep these."""
-    fields = tuple(Field(field.name, _bare(field.type)) for field in each.fields)
-    return replace(each, of=_bare(each.of) if each.of else None, fields=fields)
 
 
 class _Parser:
