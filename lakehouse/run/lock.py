@@ -65,8 +65,6 @@ def _acquired(path: Path, of_maintenance: FileLock, wait_seconds: float) -> cont
 
 
 def _is_held(lock: FileLock) -> bool:
-    try:
-        with lock.acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
+    with contextlib.suppress(Timeout), lock.acquire(timeout=0):
+        return False
+    return True

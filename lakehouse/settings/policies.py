@@ -23,8 +23,7 @@ class TopicPolicies(Model):
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
         # By key, not by value: an explicit null lifts an inherited max_jump.
-        named = {name: getattr(self, name) for name in self.model_fields_set}
-        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **named})
+        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **self.model_dump(exclude_unset=True)})
 
 
 class Policies(TopicPolicies):
