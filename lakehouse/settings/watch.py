@@ -39,9 +39,7 @@ LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_reso
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_check_url), HIDES_SECRETS, MASKED] = setting(
-        ..., "the address", "${env:ALERT_URL}"
-    )
+    url: Annotated[Text, AfterValidator(_check_url), MASKED] = setting(..., "the address", "${env:ALERT_URL}")
     headers: dict[str, Annotated[str, HIDES_SECRETS, MASKED]] = setting({}, "its headers", "{Authorization: '${env:AUTH}'}")
     timeout_seconds: Whole = setting(10, "how long an answer is waited for", "10")
 
