@@ -133,7 +133,7 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
-def _load_avro_schema(given: str, info: ValidationInfo) -> str:
+def _load_avro(given: str, info: ValidationInfo) -> str:
     """Return the schema: the text itself, or the content of its file."""
     if given.lstrip().startswith(("{", "[")):
         return given
@@ -184,12 +184,8 @@ class ValueFormat(Model):
     )
     max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(16_777_216, "the longest decodable value", "1048576")
     undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
-    avro_schema: Annotated[Text, AfterValidator(_load_avro_schema)] | None = setting(
-        None, "for avro without a registry: the schema that all values were written with, or its file", "incident.avsc"
-    )
-    descriptor: Annotated[Text, AfterValidator(_load_descriptor)] | None = setting(
-        None, "for protobuf without a registry: the descriptor set that protoc writes, its file", "incident.desc"
-    )
+    avro_schema: Annotated[Text, AfterValidator(_load_avro)] | None = setting(None, "the values' Avro schema", "incident.avsc")
+    descriptor: Annotated[Text, AfterValidator(_load_descriptor)] | None = setting(None, "a descriptor set", "incident.desc")
     message: Text | None = setting(None, "for protobuf without a registry: the full name of the message", "shop.Incident")
     registry: Registry | None = setting(None, "the registry of the values' schemas", "{url: https://registry.example.org:8081}")
 
