@@ -27,18 +27,8 @@ BRONZE = Contract(
         Column("headers", HEADERS, "Record headers in their order, bytes untouched; null if the record has none"),
         Column("ingested_at", "timestamp", "When Bronze read the record, UTC"),
         Column("run_id", "string", "The run that read the record"),
-        Column(
-            "erased",
-            ERASED_IN_BRONZE,
-            "If key, value and headers were erased: the load that erased them, the partition's last decided offset then, what "
-            "the extractors had read, and whether it was a collision; else null",
-        ),
-        Column(
-            "timestamp_ms",
-            "bigint",
-            "Kafka's timestamp in milliseconds since 1970, if it is outside of the years 1 to 9999 or -1 (none); else null",
-            is_added_later=True,
-        ),
+        Column("erased", ERASED_IN_BRONZE, "If contents were erased: the load, and what extractors had read; else null"),
+        Column("timestamp_ms", "bigint", "Kafka's timestamp in ms since 1970, if timestamp is null", is_added_later=True),
         # Read from the record's bytes at ingest.
         Column("producer", "string", "Producer; null if none is configured", is_added_later=True),
         Column("epoch", "bigint", "Epoch; 0 if none is configured, null if it or sequence is unreadable", is_added_later=True),
@@ -97,12 +87,7 @@ TOPICS = Contract(
             "an earlier row of the incarnation has it, and in rows of 0.2",
             is_added_later=True,
         ),
-        Column(
-            "numbering",
-            "string",
-            "For recreated: same, if the incarnation continues the numbering of the one before, or new; else null",
-            is_added_later=True,
-        ),
+        Column("numbering", "string", "For recreated: same numbering as before, or new; else null", is_added_later=True),
     ),
 )
 
