@@ -254,12 +254,7 @@ LOADS = Contract(
     (
         Column("load_seq", "bigint", "Number of the load, from 1; loads that a restore or rebuild rolled back are removed"),
         *STREAM_COLUMNS,
-        Column(
-            "kind",
-            "string",
-            "records: from Bronze; release, discard, reset, accept, erase, restore, rebuild: a person's request, of no Bronze "
-            "record; retire: by maintenance, quiet streams with a producer leave silver_watermarks",
-        ),
+        Column("kind", "string", "records, retire; by a person: release, discard, reset, accept, erase, restore, rebuild"),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze before the load's first one; -1: none"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
