@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from lakehouse.escape import part_of_error, printable, shortened
 
-_LONGEST_PART = 2_000
-"""Maximum length of each part of a message, in characters."""
+_LONGEST_PART = 2_000  # characters of each part of a message
 
 
 class TidemarkError(Exception):

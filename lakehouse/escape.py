@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _FORMULA = re.compile(r'[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20]')  # the last four are the same characters in full width
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_LONGEST = 1_000
-"""Maximum characters of a value in a terminal, a log, JSON for programs, an alert or a report."""
+_LONGEST = 1_000  # characters of a value in a terminal, a log, JSON for programs, an alert or a report
 
 
 def printable(text: str, *, keeps: str = "") -> str:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.storage import Storage
 
 _CLIENT = {"timeout": "60s", "connect_timeout": "10s"}
-_RETRIES = 2
-"""How often a request to a store is repeated. The default takes three minutes."""
+_RETRIES = 2  # of a request to a store; the default takes three minutes
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ GOLD_LATEST = "gold_latest"
 GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
-SHADOWS = "_shadow"
-"""Folder of the shadow tables under the root, or their prefix in a schema."""
+SHADOWS = "_shadow"  # folder of the shadow tables under the root, or their prefix in a schema
 
 TABLE_NAMES = (
     BRONZE_RECORDS,

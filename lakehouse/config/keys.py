@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
-_WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))
-"""Sections whose keys may have dots."""
+_WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))  # their keys may have dots
 
 
 @dataclass(frozen=True)

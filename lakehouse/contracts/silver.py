@@ -147,10 +147,8 @@ KEPT = (ACCEPTED, "late_accepted", RELEASED)
 
 STREAM = ("topic", "partition", "producer")
 """The columns that identify a stream. Producer is null if none is configured, and for records that name none."""
-Stream = tuple[str, int, str | None]
-"""topic, partition, producer"""
-Ordinal = tuple[int, int]
-"""epoch, sequence: the order of the records of a stream"""
+Stream = tuple[str, int, str | None]  # topic, partition, producer
+Ordinal = tuple[int, int]  # epoch, sequence: the order of the records of a stream
 
 
 def stream_of(row: Mapping[str, Any] | Row) -> Stream:

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from lakehouse.run.schema_registry import SchemaRegistry
     from lakehouse.table import Lakehouse, Table
 
-BOUND = ("pipeline", "run_id")
-"""Fields that apply to every later event, from the first event that carries them."""
-WORKING = "working"
-"""The suffix of the event that reports a stage's progress, see `lakehouse.spark.progress`."""
+BOUND = ("pipeline", "run_id")  # apply to every later event, from the first one that has them
+WORKING = "working"  # the suffix of the event of a stage's progress, see `lakehouse.spark.progress`
 
 
 class Report(Protocol):

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
 _NAME = ".tidemark.lock"
-_MAINTENANCE_SECONDS = 300
-"""How long a run waits for maintenance, which holds the lock for one table at a time."""
+_MAINTENANCE_SECONDS = 300  # a run waits so long for maintenance, which holds the lock for one table at a time
 _BETWEEN_SECONDS = 0.2
 """Maintenance takes the lock and then its own lock. A run that starts in between must not take it for another run."""
 

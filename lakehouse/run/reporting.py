@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.sidecar_files import Files
 
 MASK = "********"
-_LONGEST_IN_LOG = 10_000
-"""Limit on the characters of an event's text. The message of an error fits, as its parts are cut one by one."""
+_LONGEST_IN_LOG = 10_000  # characters of an event's text; the message of an error fits, as its parts are cut one by one
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:

@@ -6,8 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from lakehouse.settings.base import Flag, Model, SettingError, Whole, setting
 
-_SAFE_HOURS = 168
-"""Delta's minimum: below it, an active reader or writer may lose files that it uses."""
+_SAFE_HOURS = 168  # Delta's minimum: below it, an active reader or writer may lose files that it uses
 
 
 class Maintenance(Model):

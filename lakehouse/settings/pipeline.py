@@ -23,8 +23,7 @@ from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, is_uri, 
 __all__ = ["Extractor", "Gate", "Gold", "Kafka", "LakehouseSettings", "Maintenance", "Policies", "Registry", "Settings"]
 __all__ += ["Alerts", "StorageSettings", "UserExpectation", "ValueFormat"]
 
-SESSION_CATALOG = "spark_catalog"
-"""Spark's own catalog: a Hive Metastore, if the session has one."""
+SESSION_CATALOG = "spark_catalog"  # Spark's own: a Hive Metastore, if the session has one
 
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
