@@ -28,16 +28,11 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 class _Stage:
     """One line of the view: a stage, its latest event, its progress since then, and all its numbers so far."""
 
-    name: str
     what: str = ""
     moving: str = ""
     numbers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        return (self.ended or time.monotonic()) - self.started
 
 
 class LiveReport:
@@ -97,12 +92,12 @@ class LiveReport:
         view.add_column(no_wrap=True)
         view.add_column(ratio=1, overflow="fold")
         view.add_column(justify="right", no_wrap=True)
-        for stage in list(self._stages.values()):
-            numbers = [f"{name} {value}" for name, value in stage.numbers.items()]
+        for name, stage in list(self._stages.items()):
+            numbers = [f"{label} {value}" for label, value in stage.numbers.items()]
             line = Text(printable(" · ".join(filter(None, [stage.what, stage.moving, *numbers]))))
             end = Text("x", style="red") if stage.what == "failed" else Text("-", style="green")
-            seconds = Text(f"{stage.seconds:.1f} s")
-            view.add_row(end if stage.ended else self._spinner, Text(stage.name, style="bold"), line, seconds)
+            seconds = Text(f"{(stage.ended or time.monotonic()) - stage.started:.1f} s")
+            view.add_row(end if stage.ended else self._spinner, Text(name, style="bold"), line, seconds)
         return view
 
     def _stage(self, name: str) -> _Stage:
@@ -112,7 +107,7 @@ class LiveReport:
             self._live.start()
         if name not in self._stages:
             self._end_stages()
-            self._stages[name] = _Stage(name)
+            self._stages[name] = _Stage()
         return self._stages[name]
 
     def _end_stages(self) -> None:
