@@ -18,7 +18,6 @@ from lakehouse.run.context import Report, bind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lakehouse.run.terminal_view import LiveReport
     from lakehouse.sidecar_files import Files
 
 MASK = "********"
@@ -60,17 +59,13 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None, is
     """
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    report: JsonReport | LiveReport
     if terminal and not is_quiet:
         from lakehouse.run.terminal_view import LiveReport
 
-        report = LiveReport(scrubber(secrets))
+        with contextlib.closing(LiveReport(scrubber(secrets))) as view:
+            yield view
     else:
-        report = JsonReport(scrubber(secrets), is_quiet=is_quiet)
-    try:
-        yield report
-    finally:
-        report.close()
+        yield JsonReport(scrubber(secrets), is_quiet=is_quiet)
 
 
 class JsonReport:
@@ -92,9 +87,6 @@ class JsonReport:
         # A log that cannot be written (a closed pipe, a full disk) must not stop a load.
         with contextlib.suppress(OSError):
             print(line, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Do nothing: every line is written at once."""
 
 
 class PythonLog:
