@@ -198,7 +198,7 @@ class ValueFormat(Model):
             raise SettingError(what, "a schema for json, avro and protobuf, none for text", next_step)
         fields = payload_schema.of(schema)
         if decoded in {"avro", "protobuf"} and (odd := list(payload_schema.odd_names(fields))):
-            what = f"{odd[0]!r} cannot be a field's name in {str(decoded).capitalize()}"
+            what = f"{odd[0]!r} is no name of a field in {str(decoded).capitalize()}"
             raise SettingError(what, "letters a to z, digits and _", "Write the fields as the values' own schema names them.")
         return schema
 
