@@ -97,8 +97,8 @@ def _parse_offsets(value: object) -> dict[str, int] | None:
 
 
 def _is_offset(partition: object, offset: object) -> bool:
-    is_whole = isinstance(offset, int) and not isinstance(offset, bool)
-    return is_whole and offset >= _EARLIEST and re.fullmatch("[0-9]+", str(partition)) is not None
+    is_whole = isinstance(offset, int) and not isinstance(offset, bool) and offset >= _EARLIEST
+    return is_whole and re.fullmatch("[0-9]+", str(partition)) is not None
 
 
 class Kafka(Model):
