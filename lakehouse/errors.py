@@ -1,4 +1,4 @@
-"""The errors that Tidemark raises, with their exit codes. Each part of a message is also an attribute, for programs."""
+"""The errors that Tidemark raises, with their exit codes. Each part of a message is also an attribute."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 from lakehouse.escape import part_of_error, printable, shortened
 
-_LONGEST_PART = 2_000
-"""Maximum length of each part of a message, in characters."""
+_LONGEST_PART = 2_000  # characters of each part of a message
 
 
 class TidemarkError(Exception):
     """Base class of all errors. Exit code 1: the operation failed; the tables are unchanged, or the next run finishes them.
 
-    `is_reported` is set once a run's report has shown the message, so that the process does not print it again.
+    `is_reported` is true if a run's report has shown the message, so that the process does not print it again.
     """
 
     exit_code: ClassVar[int] = 1
@@ -36,18 +35,14 @@ class TidemarkError(Exception):
         super().__init__(self._message())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle whatever the class's own arguments are: pools and schedulers carry errors from process to process."""
+        """Make every subclass picklable, whatever its arguments: pools and schedulers pass errors between processes."""
         return _unpickled, (type(self), self.args), self.__dict__
 
     def _message(self) -> str:
-        parts = [
-            ("where", self.where),
-            ("observed", self.observed),
-            ("expected", self.expected),
-            ("next", self.next_step),
-        ]
-        # A part may hold names chosen by a producer: the attributes keep them whole, the message is escaped and truncated.
-        lines = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
+        parts = {"where": self.where, "observed": self.observed, "expected": self.expected, "next": self.next_step}
+        # A part may hold names chosen by a producer: the message is escaped and truncated, the attributes are not.
+        shown = {name: part_of_error(shortened(str(part), _LONGEST_PART)) for name, part in parts.items() if part is not None}
+        lines = [f"  {name}: {part}" for name, part in shown.items()]
         return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *lines])
 
 
@@ -56,7 +51,7 @@ def _unpickled(kind: type[TidemarkError], args: tuple[Any, ...]) -> TidemarkErro
 
 
 class ConfigError(TidemarkError):
-    """The config, an environment variable or a flag is wrong. Raised before anything starts. Exit code 2."""
+    """The config, a TIDEMARK_ variable or a flag is wrong. Nothing was started. Exit code 2."""
 
     exit_code = 2
 
@@ -85,11 +80,8 @@ class UndoneError(AnotherWriterError):
     @classmethod
     def of(cls, where: str) -> UndoneError:
         """Build the error for a write to a table."""
-        return cls(
-            "A restore or a rebuild has undone what this run was carrying out; it wrote no more of it.",
-            where=where,
-            next_step="Nothing to do: the next run decides these records again.",
-        )
+        what = "A restore or a rebuild has undone the load that this run was writing; the run wrote no more of it."
+        return cls(what, where=where, next_step="Nothing to do: the next run decides these records again.")
 
 
 class BreakerOpenError(TidemarkError):
@@ -101,23 +93,23 @@ class BreakerOpenError(TidemarkError):
 class SourceError(TidemarkError):
     """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets.
 
-    `topics` are the topics that cannot be read while others may be; empty if the cause is another.
+    `topics` names the topics that cannot be read; empty if the cause concerns all topics.
     """
 
     topics: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
-        """What is wrong, and what was observed."""
+        """The message and what was observed, in one line."""
         return f"{self.what} {self.observed or ''}".strip()
 
 
 class RegistryError(TidemarkError):
-    """The schema registry cannot be reached, or does not know a schema that records were written with. Nothing was written."""
+    """The schema registry cannot be reached, or lacks a schema that records were written with. Nothing was written."""
 
 
 class TopicRecreatedError(SourceError):
-    """A topic is not the one that Bronze read before: its id differs, or its offsets went back. Nothing was read."""
+    """A topic was recreated since Bronze last read it: its id differs, or its offsets went back. Nothing was read."""
 
 
 class OffsetsExpiredError(SourceError):
@@ -150,11 +142,9 @@ class ContractError(TidemarkError):
         self.missing = missing
         self.unexpected = unexpected
         self.wrong_type = wrong_type
-        found = [
-            *(f"{column} is missing" for column in missing),
-            *(f"{column} is unexpected" for column in unexpected),
-            *(f"{column} is {observed}, not {expected}" for column, observed, expected in wrong_type),
-        ]
+        found = [f"{column} is missing" for column in missing]
+        found += [f"{column} is unexpected" for column in unexpected]
+        found += [f"{column} is {observed}, not {expected}" for column, observed, expected in wrong_type]
         what = "The columns are not those of the contract."
         super().__init__(what, where=where, observed="; ".join(found), next_step=next_step)
 
@@ -164,7 +154,7 @@ class TableStateError(TidemarkError):
 
 
 class ClaimStuckError(TidemarkError):
-    """A load is claimed, but a table refuses it. The next run retries; a restore to the load before it gives it up."""
+    """A load is claimed, but a table refuses it. The next run retries; a restore to the load before discards it."""
 
 
 class TableMissingError(TableStateError):
@@ -172,7 +162,7 @@ class TableMissingError(TableStateError):
 
 
 class RulesChangedError(TidemarkError):
-    """The extractors differ from those that made the watermarks, so old and new sequences cannot be compared."""
+    """The extractors differ from those of the watermarks, so old and new sequences cannot be compared."""
 
 
 class ConservationError(TidemarkError):
@@ -184,15 +174,15 @@ class ModelError(TidemarkError):
 
 
 class StorageError(TidemarkError):
-    """A disk is full or denies access: tables, checkpoint or Spark's own files. The next run finishes what was started."""
+    """A disk with tables, checkpoints or Spark's files is full or denies access. The next run finishes the work."""
 
 
 class ToolError(TidemarkError):
-    """The machine lacks something that Tidemark needs: Java, the jars, a free port, a broker that starts."""
+    """The machine lacks Java, a jar, a free port or another thing that Tidemark needs."""
 
 
 def headline(text: str) -> str:
-    r"""Return the line of a library's error that says what went wrong; for an error passed on by py4j, Java's line.
+    r"""Return the line of a library's error that says what went wrong; for an error from py4j, Java's line.
 
     >>> headline("An error occurred while calling o1.collect.\n: java.io.IOException: No space left\n\tat ...")
     'java.io.IOException: No space left'

@@ -1,7 +1,7 @@
-"""Escapes all text for a terminal, a log, a CSV file or an alert: a producer's text must not control what its reader sees.
+"""Escapes text of producers for a terminal, a log, a CSV file or an alert, so that it cannot control what a reader sees.
 
-Escaped is all that `str.isprintable` rejects: control characters (C0, C1, line ends), bidirectional and invisible characters,
-spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
+Every character that `str.isprintable` rejects is escaped: control, bidirectional and invisible characters, line ends, spaces
+other than the plain one, and lone surrogates. Escaped JSON parses to the same value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FORMULA = re.compile(r'[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20]')  # the last four are the same in full width
+_FORMULA = re.compile(r'[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20]')  # the last four are the same characters in full width
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_BASIC_PLANE = 0x10000
+_LONGEST = 1_000  # characters of a value in a terminal, a log, JSON for programs, an alert or a report
 
 
 def printable(text: str, *, keeps: str = "") -> str:
-    r"""Escape the unprintable characters of a text, except those to keep, such as line ends of our own.
+    r"""Escape the unprintable characters of a text, except those in `keeps`.
 
     >>> printable("red \x1b[31m, caf\u00e9, \u202e, \u009b2J, \ud800, a\nb")
     'red \\x1b[31m, café, \\u202e, \\x9b2J, \\ud800, a\\nb'
@@ -28,7 +28,7 @@ def printable(text: str, *, keeps: str = "") -> str:
 
 
 def part_of_error(value: object) -> str:
-    r"""Format a value as part of an error message; every line after the first starts with a bar, so none passes for ours.
+    r"""Format a value as part of an error message. Lines after the first start with a bar, so none looks like our own.
 
     >>> part_of_error("Could not convert 'x\n{\"event\": \"run.finished\"}'")
     'Could not convert \'x\n  | {"event": "run.finished"}\''
@@ -37,7 +37,7 @@ def part_of_error(value: object) -> str:
 
 
 def json_text(value: object, *, indent: int | None = None, is_ascii: bool = False) -> str:
-    r"""Serialize a value as JSON that parses back to the same value and holds nothing that a terminal would interpret.
+    r"""Serialize a value as JSON that holds nothing that a terminal would interpret.
 
     >>> json_text({"producer": "caf\u00e9 \u009b2J \u202e \x7f"})
     '{"producer": "café \\u009b2J \\u202e \\u007f"}'
@@ -46,9 +46,9 @@ def json_text(value: object, *, indent: int | None = None, is_ascii: bool = Fals
 
 
 def csv_text(text: str) -> str:
-    r"""Format a text as a CSV cell: printable, and not a formula to a spreadsheet. JSON and Parquet keep it as it is.
+    r"""Format a text as a CSV cell: printable, and not a formula in a spreadsheet.
 
-    Where a comma is a decimal point, a spreadsheet splits lines at semicolons, within quotes too: each part counts.
+    Where a comma is a decimal point, a spreadsheet splits lines at semicolons, also within quotes, so each part is checked.
 
     >>> csv_text("=HYPERLINK(1)"), csv_text(" \t@SUM(1)"), csv_text("-5"), csv_text("a-b"), csv_text("a;=1+1")
     ("'=HYPERLINK(1)", "' \\t@SUM(1)", '-5', 'a-b', "a;'=1+1")
@@ -67,19 +67,12 @@ def _escaped(text: str, escape: Callable[[str], str], keeps: str) -> str:
 
 
 def _json_escape(each: str) -> str:
-    point = ord(each)
-    if point < _BASIC_PLANE:
-        return f"\\u{point:04x}"
-    high, low = divmod(point - _BASIC_PLANE, 0x400)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+    units = each.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
-LONGEST_SHOWN = 1_000
-"""Maximum characters of a value in a terminal, a log, JSON for programs, an alert or a report."""
-
-
-def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """Truncate a long text, and append its full length. Truncate before escaping, so that no megabyte is escaped for a line.
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Truncate a long text, and append its full length. Truncate before you escape, or a megabyte is escaped for one line.
 
     >>> shortened("orders"), shortened("a" * 3000, 8)
     ('orders', 'aaaaaaaa… (3,000 characters)')

@@ -1,8 +1,8 @@
-"""Checks that Silver's ledger, records and watermarks agree. Pure, on few rows; the ledger is the reference.
+"""Checks that Silver's records and watermarks agree with the ledger. Pure; each check yields the differences.
 
-Each check yields its differences. Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows,
-first and last (structs of epoch and sequence: the lowest in-order row, None if there is none, and the highest row), and from
-the gate not_increasing (in-order rows that are not above the one before them by offset).
+Rows of Silver are sums of a stream and load: topic, partition, producer, load_seq, rows, first and last (structs of epoch and
+sequence: the lowest in-order row or None, and the highest row), and from the gate not_increasing (in-order rows that are not
+above the one before them by offset).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference(Violation):
-    """A stream and load in which two tables differ, by `count` records or rows: 1 where that is no number.
+    """A stream and load in which two tables differ, by `count` records or rows (1 if they are not counted).
 
-    The stream is None for a load without a row, load_seq for rows of Silver that name no load.
+    The stream is None for a load without a row, load_seq for rows of Silver without a load.
     """
 
     stream: tuple[str | None, int | None, str | None] | None
@@ -52,14 +52,14 @@ class Difference(Violation):
 
 
 def loads_are_there(ledger: Iterable[Row], last: int, *, first: int = 1) -> Iterator[Difference]:
-    """Check that the ledger has every load, except those that a restore or rebuild rolled back."""
+    """Check that the ledger has all loads, except those that a restore or rebuild rolled back."""
     kinds = {row["load_seq"]: row["kind"] for row in ledger}
     for load_seq in reversed(lacking(kinds, last, first=first)):
         yield Difference(f"{SILVER_LOADS}, load {load_seq}", "no row", f"a row: load {last} is there", None, load_seq)
 
 
 def classes_add_up(ledger: Iterable[Row]) -> Iterator[Difference]:
-    """Check that each row's classes add up to its records, and that operators' requests take no records from Bronze."""
+    """Check that each row's classes add up to its records, and that operators' requests have no records of Bronze."""
     for row in ledger:
         classes = sum(row[name] for name in CLASSES)
         if off := abs(classes - row["records"]):
@@ -78,7 +78,7 @@ def classes_add_up(ledger: Iterable[Row]) -> Iterator[Difference]:
 
 
 def rows_match(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Difference]:
-    """Check that Silver has as many rows of each stream and load as the ledger says, and none of other loads."""
+    """Check that Silver has as many rows of each stream and load as the ledger, and none of other loads."""
     claimed = {(stream_of(row), row["load_seq"]): kept(row) for row in ledger}
     found = {(stream_of(row), row["load_seq"]): row["rows"] for row in silver}
     for key in sorted({**claimed, **found}, key=_by_load):
@@ -113,7 +113,7 @@ def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Dif
 
 
 def watermarks_are_reached(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Difference]:
-    """Check that Silver's highest row is the ledger's watermark, except in a reset, where an operator says what it is."""
+    """Check that Silver's highest row is the ledger's watermark, except in a reset, where an operator sets it."""
     highest = {(stream_of(row), row["load_seq"]): _struct(row["last"]) for row in silver}
     for row in ledger:
         key = (stream_of(row), row["load_seq"])
@@ -143,7 +143,7 @@ def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first:
 
 
 def kept(row: Row) -> int:
-    """Return the number of a ledger row's records that Silver keeps."""
+    """Return the number of records that a ledger row adds to Silver."""
     counted: int = sum(row[name] for name in KEPT)
     return counted
 

@@ -32,8 +32,7 @@ GOLD_LATEST = "gold_latest"
 GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
-SHADOWS = "_shadow"
-"""Folder of the shadow tables under the root, or their prefix in a schema."""
+SHADOWS = "_shadow"  # folder of the shadow tables under the root, or their prefix in a schema
 
 TABLE_NAMES = (
     BRONZE_RECORDS,
@@ -70,14 +69,12 @@ _COUNTED = {
     GOLD_REJECTS: ("topic", "partition", "offset", "epoch", "sequence", "load_seq", "settled_load_seq"),
     GOLD_STREAM_HEALTH: ("load_seq", "topic", "partition", "last_offset", "published_at"),
 }
-"""The columns whose minimum and maximum Delta's log keeps: numbers, times, topics, kinds. No text of a record or producer."""
-
-_OF_RECORDS = (*(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),)
-"""The tables that hold contents of records, or hashes of them."""
+"""Columns whose minimum and maximum Delta's log keeps: numbers, times, topics and kinds; no text of a record or producer."""
+_OF_RECORDS = (BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM)
 
 
 def holds_records(name: str) -> bool:
-    """Whether a table may hold contents of records; an operator's model may.
+    """Whether a table may hold contents of records, or hashes of them. An operator's model may.
 
     >>> holds_records("silver_rejects"), holds_records("silver_loads"), holds_records("incidents_by_day")
     (True, False, True)
@@ -88,7 +85,7 @@ def holds_records(name: str) -> bool:
 def statistics(name: str) -> dict[str, str]:
     """Return Delta properties that keep texts of records and producers out of a table's log, which outlives erased files.
 
-    An operator's model gets no statistics at all: its columns are unknown.
+    An operator's model has unknown columns and gets no statistics.
 
     >>> statistics("gate_results"), statistics("bronze_topics")
     ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
@@ -102,7 +99,7 @@ def statistics(name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Table:
-    """One Delta table, in a folder or URI (`is_path`) or as `catalog.schema.name`. `properties` add to its contract's."""
+    """A Delta table, in a folder or URI (`is_path`) or as `catalog.schema.name`. `properties` add to its contract's."""
 
     name: str
     location: str
@@ -133,8 +130,8 @@ class Table:
 class Lakehouse:
     """All tables of one pipeline: under a root, or in a catalog's schema with a volume for checkpoints and reports.
 
-    `properties` are for every table. A `shadow` has its own Silver tables and shares all others. `storage` reaches an object
-    store; None if only the session does. `metastore` is for a session that is started here.
+    `properties` are those of every table. A `shadow` has its own Silver tables and shares the others. `storage` is None if the
+    tables are in no object store or only the session reaches it. `metastore` is for a session that Tidemark starts.
     """
 
     root: str | None = None
@@ -148,7 +145,7 @@ class Lakehouse:
 
     @classmethod
     def of(cls, settings: Settings) -> Lakehouse:
-        """Build it from the settings, and from the environment where they are silent."""
+        """Build it from the settings; storage keys that they lack come from the environment."""
         place = settings.lakehouse
         return cls(
             place.root,
@@ -179,36 +176,27 @@ class Lakehouse:
         """Return a folder next to the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
         return f"{(self.root or self.volume or '').rstrip('/')}/{name}"
 
-    def local_folder(self, name: str) -> Path | None:
-        """Return a folder next to the tables as a local path, else None. Databricks mounts a volume at the path it names.
-
-        >>> places = Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v"), Lakehouse(root="s3://bucket/lake")
-        >>> [each.local_folder("_reports") for each in places]
-        [PosixPath('/Volumes/main/s/v/_reports'), None]
-        """
-        return local_path(self.folder(name))
-
     def sidecar_files(self, name: str) -> Files | None:
-        """Return the files of a folder next to the tables; None if only a session reaches it, such as a volume."""
+        """Return the files of a folder next to the tables; None if only a session reaches it, such as a volume elsewhere."""
         place = self.folder(name).rstrip("/")
         if self.storage is not None and scheme(place) in STORE_SCHEMES:
             return StoreFiles(self.storage, place)
-        local = local_path(place)
+        local = local_path(place)  # Databricks mounts a volume at the path that it names
         return LocalFiles(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
 
     @property
     def table_files(self) -> Files | None:
-        """All files under the root; None for a catalog's tables, and if only a session reaches the root."""
+        """All files under the root; None for a catalog's tables, or if only a session reaches the root."""
         return None if self.root is None else self.sidecar_files("")
 
     @property
     def is_in_files(self) -> bool:
-        """Whether the tables can be read without Spark: in a local folder or in an object store."""
+        """Whether the tables can be read without Spark: they are in a local folder or an object store."""
         return self.local_root is not None or (self.root is not None and self.storage is not None)
 
     @property
     def name(self) -> str:
-        """The place of the tables in words.
+        """The place of the tables, for messages.
 
         >>> Lakehouse(root="/data").name, Lakehouse(catalog="main", schema="s").name
         ('/data', 'main.s')

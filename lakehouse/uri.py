@@ -1,4 +1,4 @@
-"""Schemes of the URIs that name places of tables. Imports nothing: settings and tables both ask here."""
+"""Schemes of the URIs of tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES, *GOOGLE_SCHEMES)
 
 
 def is_uri(location: str) -> bool:
-    """Whether a place names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder."""
+    """Whether a place names its file system (s3://, abfss://, dbfs:/, file:/), so that it is relative to no folder."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location) is not None
 
 

@@ -219,12 +219,12 @@ def require_others_let_in(
 
 def limits(settings: Settings) -> StreamLimits:
     """Return the limits on the new streams of a load."""
-    return StreamLimits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
+    return StreamLimits(settings.policies.max_new_streams, settings.policies.own_values("max_new_streams"))
 
 
 def shares(settings: Settings) -> breaker.Shares:
     """The largest quarantined shares allowed."""
-    return breaker.Shares(settings.policies.max_quarantined_share, settings.policies.topic_shares)
+    return breaker.Shares(settings.policies.max_quarantined_share, settings.policies.own_values("max_quarantined_share"))
 
 
 def samples(rejects: pa.Table) -> list[dict[str, object]]:

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
-_WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))
-"""Sections whose keys may have dots."""
+_WITH_DOTS: tuple[Path, ...] = (PROPERTIES, ("policies", "topics"), ("topics",))  # their keys may have dots
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the config as its model declares it; an item of a list or mapping has no description and no example."""
+    """A key of the config, as its model declares it. An item of a list or mapping has no description and no example."""
 
     declared: Any
     description: str = ""
@@ -36,7 +35,7 @@ class Key:
 
     @property
     def holds_secret(self) -> bool:
-        """Whether the key, or one below it, is masked where the config has it in plain text."""
+        """Whether the key, or one below it, is masked even if the config has it in plain text."""
         return any(_is_secret(part) for part in (self.declared, *self.metadata))
 
     def children(self) -> dict[str, Key]:
@@ -89,7 +88,7 @@ def key_at(path: Path) -> Key | None:
 
 
 def may_show(path: Path) -> bool:
-    """Whether a message may show the text found at a path: no secret belongs there, or to a key above or below it.
+    """Whether a message may show the text at a path: neither the path nor a key above or below it is for a secret.
 
     >>> may_show(("pipeline",)), may_show(("watch", "alerts")), may_show(("value", "registry", "password", 0))
     (True, False, False)
@@ -110,7 +109,7 @@ def all_keys(under: Path = ()) -> list[Path]:
 
 
 def dotted(path: Path) -> str:
-    """Format a path as messages show it.
+    """Format a path for messages.
 
     >>> dotted(("gold", "models", 0, "sql"))
     'gold.models[0].sql'
@@ -119,7 +118,7 @@ def dotted(path: Path) -> str:
 
 
 def parse_dotted(text: str) -> Path:
-    """Parse a flag's dotted key. Kafka properties and topics keep the dots in their names.
+    """Parse a flag's dotted key. Kafka properties and topics keep the dots of their names.
 
     >>> parse_dotted("topics.orders.v1.sequence.json"), parse_dotted("policies.topics.orders.v1.late")
     (('topics', 'orders.v1', 'sequence', 'json'), ('policies', 'topics', 'orders.v1', 'late'))

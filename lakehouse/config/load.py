@@ -1,9 +1,11 @@
-"""Loading a config: flags override TIDEMARK_ variables, the file and defaults; secrets are resolved, and all is validated."""
+"""Loading a config: flags override TIDEMARK_ variables, the file and defaults; references are resolved, all is validated."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -15,14 +17,16 @@ from pydantic import ValidationError
 from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
 from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
-from lakehouse.config.references import resolve
-from lakehouse.config.sources import Source, lay_environment, lay_flags, read_yaml
+from lakehouse.config.sources import Source, apply_environment, apply_flags, read_yaml
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, secret_texts
+from lakehouse.settings.secrets import Secret
 
-__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
+__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "load", "parse", "redacted", "resolve", "show_yaml"]
+
+# `$${` is a literal `${`. A reference without its `}` matches too, so that it is refused.
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 
 
 def load(
@@ -33,12 +37,12 @@ def load(
 ) -> Settings:
     """Load and validate a pipeline's settings.
 
-    Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: a dotted key such
-    as `kafka.bootstrap_servers`, and its value as YAML. `environ` is this process's environment by default.
+    Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: dotted keys such
+    as `kafka.bootstrap_servers`, with their values as YAML. `environ` is the environment of this process by default.
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
-        ConfigError: The file cannot be read, or the mapping holds what no config can.
+        ConfigError: The file cannot be read, or the mapping holds a value that YAML lacks.
     """
     environ = os.environ if environ is None else environ
     if not isinstance(config, Mapping):
@@ -51,7 +55,7 @@ def load(
 def parse(
     text: str, file: PathLike[str] | str, *, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str]
 ) -> Settings:
-    """Load settings, as `load` would, from the text of a file that need not be written yet."""
+    """Load settings like `load`, from the text of a file that need not exist yet."""
     source = Source(str(file))
     read_yaml(text, source)
     return _settings(source, Path(file).absolute().parent, overrides, environ)
@@ -60,30 +64,30 @@ def parse(
 def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None, environ: Mapping[str, str]) -> Settings:
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
-    lay_environment(environ, source)
-    lay_flags(overrides or {}, source)
+    apply_environment(environ, source)
+    apply_flags(overrides or {}, source)
     unresolved: dict[KeyPath, Mistake] = {}
-    data = _resolved(source.data, (), environ, source, unresolved)
+    data = _resolve_all(source.data, (), environ, source, unresolved)
     mistakes = [*source.mistakes, *unresolved.values()]
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        # A reference that could not be resolved is reported only once.
+        # An unresolved reference is reported once.
         mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in unresolved]
     else:
         if not mistakes:
             return settings
-    # Raised outside the except block, or its context would be the pydantic error, whose frames hold the values.
+    # Outside of the except block: the frames of pydantic's error, its context there, hold the values.
     raise ConfigMistakesError(source.file, mistakes)
 
 
 def as_yaml(value: object, where: str) -> str:
-    """Write a Python value as YAML, with paths as texts; raise a `ConfigError` if YAML has no form for it."""
+    """Write a Python value as YAML, with paths as text; raise a `ConfigError` if YAML has no form for it."""
     try:
         return json.dumps(value, ensure_ascii=False, default=_path_text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
-            "The config holds what no YAML file can.",
+            "The config holds a value that YAML lacks.",
             where=where,
             observed=str(error) or type(error).__name__,
             expected="mappings, lists, texts, numbers, booleans, paths and None",
@@ -97,7 +101,7 @@ def _path_text(value: object) -> str:
 
 
 def redacted(settings: Settings) -> dict[str, object]:
-    """Return the settings as plain data, defaults included, secrets as `********`; loadable again if none is masked."""
+    """Return the settings as plain data, with defaults, and with secrets as `********`."""
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The only key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
@@ -114,32 +118,26 @@ def show_yaml(settings: Settings) -> str:
     return yaml.safe_dump(redacted(settings), sort_keys=False, allow_unicode=True, width=120)
 
 
-def known_secrets(settings: Settings) -> frozenset[str]:
-    """Return the non-empty secrets in the settings, in plain text, for the log and report layer to scrub."""
-    return frozenset(secret_texts(settings))
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         what, observed = "There is no config file.", f"no such file in {path.absolute().parent}"
-        expected = "the YAML file of a pipeline"
-        next_step = "Name one with --config FILE, or have one written for a topic: tidemark init"
+        next_step = "Name one with --config FILE, or let `tidemark init` write one for a topic."
     except UnicodeDecodeError as error:
         what, observed = "The config file is not UTF-8 text.", f"an invalid byte at position {error.start}"
-        expected, next_step = "UTF-8", "Save the file as UTF-8."
+        next_step = "Save the file as UTF-8."
     except OSError as error:
         what, observed = "The config file cannot be read.", error.strerror or ""
-        expected, next_step = "a readable file", "Check the path and its rights."
-    raise ConfigError(what, where=str(path), observed=observed, expected=expected, next_step=next_step)
+        next_step = "Check the path and its rights."
+    raise ConfigError(what, where=str(path), observed=observed, expected="a YAML file in UTF-8", next_step=next_step)
 
 
-def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
+def _resolve_all(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
     if isinstance(value, dict):
-        return {key: _resolved(part, (*path, key), environ, source, wrong) for key, part in value.items()}
+        return {key: _resolve_all(part, (*path, key), environ, source, wrong) for key, part in value.items()}
     if isinstance(value, list):
-        return [_resolved(part, (*path, index), environ, source, wrong) for index, part in enumerate(value)]
+        return [_resolve_all(part, (*path, index), environ, source, wrong) for index, part in enumerate(value)]
     if not isinstance(value, str):
         return value
     try:
@@ -147,3 +145,45 @@ def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Sou
     except SettingError as error:
         wrong[path] = Mistake(dotted(path), source.place(path), error.what, None, error.expected, error.next_step)
         return Secret("")
+
+
+def resolve(text: str, environ: Mapping[str, str]) -> str:
+    """Replace a text's references, which makes it a `Secret`; raise a `SettingError` without its values if that fails."""
+    parts: list[str] = []
+
+    def replace(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "${"
+        parts.append(_value_of(found[1] if found[2] else "", environ))
+        return parts[-1]
+
+    resolved = _REFERENCE.sub(replace, text)
+    return Secret(resolved, tuple(parts)) if parts else resolved
+
+
+def _value_of(reference: str, environ: Mapping[str, str]) -> str:
+    if found := re.fullmatch(r"env:([A-Za-z_][A-Za-z0-9_]*)", reference):
+        if (name := found[1]) not in environ:
+            next_step = f"Set it (export {name}=...), or name another variable."
+            raise SettingError(f"the environment variable {name} is not set", "a variable of this process", next_step)
+        return environ[name]
+    if found := re.fullmatch(r"secret:([^/\s]+)/([^/\s]+)", reference):
+        return _databricks_secret(found[1], found[2])
+    # The text is not repeated: it may be part of a password that contains "${".
+    next_step = "Correct the reference; write $${ for a literal ${."
+    raise SettingError("a ${...} reference is malformed", "${env:NAME} or ${secret:scope/key}", next_step)
+
+
+def _databricks_secret(scope: str, key: str) -> str:
+    where = f"the secret {key} of the Databricks scope {scope}"
+    try:
+        secrets = importlib.import_module("databricks.sdk.runtime").dbutils.secrets
+    except (ImportError, AttributeError):
+        expected = "a Databricks cluster or job: ${secret:scope/key} works only there"
+        next_step = "Elsewhere, use an environment variable and ${env:NAME}."
+        raise SettingError(f"{where} cannot be read here", expected, next_step) from None
+    try:
+        return str(secrets.get(scope, key))
+    except Exception as error:  # noqa: BLE001 -- dbutils raises py4j's or the SDK's errors; neither can be imported everywhere
+        what, next_step = f"{where} cannot be read ({type(error).__name__})", f"Run: databricks secrets list-secrets {scope}"
+        raise SettingError(what, "an existing scope and key, and the right to read them", next_step) from None

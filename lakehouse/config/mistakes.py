@@ -26,7 +26,7 @@ _RULES = {
     "string_type": "text",
     "string_pattern_mismatch": "",
 }
-"""What a value must be, for types of pydantic's errors that do not say it; nothing where the key's description does."""
+"""The expected value, for types of pydantic's errors that do not name it; empty if the key's description does."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Mistake:
 
 
 class ConfigMistakesError(ConfigError):
-    """A config has mistakes; `mistakes` holds all that one pass can find."""
+    """A config has mistakes; `mistakes` holds all of them that one pass can find."""
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -60,7 +60,7 @@ class ConfigMistakesError(ConfigError):
 
 
 def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
-    """Translate pydantic's errors into mistakes, each with its path; secrets of the data are never shown."""
+    """Translate pydantic's errors into mistakes, each with its path, without secrets of the data."""
     return [_translate(detail, data, place_of) for detail in error.errors(include_url=False, include_input=False)]
 
 
@@ -103,7 +103,7 @@ def _unknown(path: Path, key: str, place: str) -> Mistake:
 def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -> Mistake:
     of_key = path[:-1] if isinstance(path[-1], int) else path  # an item is described with its list
     known = key_at(of_key)
-    # Pydantic's messages never repeat the input, but do not say what the key means; the description does.
+    # Pydantic's messages never repeat the input, but only the description says what the key means.
     message = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
     rule, description = _RULES.get(detail["type"], message), known.description if known else ""
     expected = f"{description} ({rule})" if description and rule else description or rule or message
@@ -133,7 +133,7 @@ def _value_at(data: Any, path: Path) -> Any:
 
 
 def describe(value: Any, path: Path = ()) -> str:
-    """Describe a value for a message: never a secret, never the values inside a mapping or list.
+    """Describe a value for a message, without secrets and without the values inside a mapping or list.
 
     >>> describe({"a": 1}), describe("x", ("kafka", "properties", "ssl.key.password"))
     ('a mapping of a', 'hidden, its key may hold a secret')
@@ -146,7 +146,7 @@ def describe(value: Any, path: Path = ()) -> str:
         return "hidden, it came from a ${...} reference"
     if isinstance(value, dict):
         known = key_at(path)
-        # Other names may be a text in the wrong form, such as {password}.
+        # Other names may be a misplaced text, such as {password}.
         names = [each for each in value if may_show(path) or (known is not None and each in known.children())]
         return f"a mapping of {', '.join(map(str, names))}" if names else "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):

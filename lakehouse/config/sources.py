@@ -1,4 +1,4 @@
-"""Reads a config with the place of every key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
+"""Reads a config with the place of each key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = "TIDEMARK_"
 RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT", "TIDEMARK_STOP_AT"})
 _TAG = "tag:yaml.org,2002:"
 _MOST_VALUES, _MOST_LEVELS, _MOST_DIGITS = 50_000, 100, 500
-"""Far beyond any setting. PyYAML recurses with each level, and Python refuses to read a number of some thousand digits."""
+"""Far more than any config needs. PyYAML recurses with each level, and Python refuses numbers of thousands of digits."""
 _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     f"{_TAG}null": (re.compile("^(?:~|null|Null|NULL|)$"), lambda _: None),
     f"{_TAG}bool": (re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
@@ -40,13 +40,13 @@ class Source:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def place(self, path: Path) -> str:
-        """Return where the key was set, or else a key inside it, or else the nearest key around it."""
+        """Return where the key was set, else a key below it, else the nearest key above it."""
         inside = (place for known, place in self.places.items() if path and known[: len(path)] == path)
         around = (self.places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.places)
         return self.places.get(path) or next(inside, None) or next(around, self.file)
 
     def put(self, path: Path, value: Any, place: str) -> None:
-        """Set a value, and forget the places of what it replaces."""
+        """Set a value, and remove the places of the values that it replaces."""
         section: Any = self.data
         for part in path[:-1]:
             if not isinstance(section.get(part), dict):
@@ -67,10 +67,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         _require_level(self.levels, self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # PyYAML's stub has no types here
         self.levels += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.levels -= 1
+        node = super().compose_node(parent, index)
+        self.levels -= 1
+        return node
 
 
 for _tag, (_form, _) in _SCALARS.items():
@@ -83,7 +82,7 @@ def _require_level(levels: int, mark: yaml.Mark) -> None:
 
 
 def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
-    """Fill the source from a file's text. Mistakes in the YAML get their line if `has_lines`."""
+    """Fill the source from a file's text. With `has_lines`, places and mistakes name the line."""
     try:
         value = _Builder(source, source.file, has_lines=has_lines).read(text, ())
     except yaml.YAMLError as error:
@@ -92,23 +91,23 @@ def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
     if isinstance(value, dict) and value:
         source.data = value
         return
-    observed = "nothing" if not value else f"a {'list' if isinstance(value, list) else 'single value'}"
+    observed = "nothing" if not value else "a list" if isinstance(value, list) else "a single value"
     expected = "a mapping with pipeline, kafka, lakehouse and sequence"
-    next_step = "Start with a line such as pipeline: incidents; docs/configuration.md has a whole example."
+    next_step = "Start with a line such as pipeline: incidents; docs/configuration.md has a complete example."
     source.mistakes.append(Mistake("", source.file, "the file holds no settings", observed, expected, next_step))
 
 
-def lay_environment(environ: Mapping[str, str], source: Source) -> None:
-    """Override the file with every TIDEMARK_ variable, sections before the keys inside them."""
+def apply_environment(environ: Mapping[str, str], source: Source) -> None:
+    """Override the file with each TIDEMARK_ variable, sections before the keys inside them."""
     names = (name for name in environ if name.startswith(PREFIX) and name not in RESERVED)
     for name in sorted(names, key=lambda name: (name.count("__"), name)):
-        _lay(_path_of_variable(name), environ[name], ("environment variable", name), source)
+        _apply(_path_of_variable(name), environ[name], ("environment variable", name), source)
 
 
-def lay_flags(flags: Mapping[str, str], source: Source) -> None:
-    """Override the rest with every flag, given as a dotted key and its text."""
+def apply_flags(flags: Mapping[str, str], source: Source) -> None:
+    """Override the rest with each flag, a dotted key and its text."""
     for key in sorted(flags, key=lambda key: (key.count("."), key)):
-        _lay(parse_dotted(key), flags[key], ("flag", key), source)
+        _apply(parse_dotted(key), flags[key], ("flag", key), source)
 
 
 def variable_name(path: Path) -> str:
@@ -128,7 +127,7 @@ def _path_of_variable(name: str) -> Path:
     return tuple(name.removeprefix(PREFIX).lower().split("__"))
 
 
-def _lay(path: Path, text: str, origin: tuple[str, str], source: Source) -> None:
+def _apply(path: Path, text: str, origin: tuple[str, str], source: Source) -> None:
     place = " ".join(origin)
     if key_at(path) is None or not path[-1]:
         source.mistakes.append(_unknown(*origin))
@@ -142,14 +141,14 @@ def _lay(path: Path, text: str, origin: tuple[str, str], source: Source) -> None
 
 
 def _is_text(path: Path) -> bool:
-    """Whether text is kept as written: a password of digits keeps its leading zeros, a property stays `true`, not True."""
+    """Whether a value is kept as written: a password of digits keeps its leading zeros, and a property stays `true`."""
     key = key_at(path)
     return path[: len(PROPERTIES)] == PROPERTIES or (key is not None and key.type is str)
 
 
 @dataclass
 class _Builder:
-    """Turns YAML into plain data, and records places and repeated keys on the way."""
+    """Builds plain data from YAML, and records places and repeated keys."""
 
     source: Source
     where: str
@@ -168,11 +167,11 @@ class _Builder:
         self.built += 1
         if self.built > _MOST_VALUES:  # a few lines of nested aliases expand to billions of values
             raise _refused(f"more than {_MOST_VALUES:,} values, aliases counted each time", node)
-        _require_level(len(self.around), node.start_mark)  # aliases of aliases are deeper than what is written
+        _require_level(len(self.around), node.start_mark)  # aliases may nest deeper than the text
         if any(node is outer for outer in self.around):
             raise _refused("an alias that contains itself", node)
         if node.tag not in {*_SCALARS, *(f"{_TAG}{kind}" for kind in ("str", "seq", "map"))}:
-            # If accepted, an unquoted password that starts with "!" would be read as an empty text.
+            # An unquoted password that starts with "!" would be read as an empty text.
             raise _refused("a tag, which no setting has", node)
         if not isinstance(node, yaml.CollectionNode):
             return self._scalar(node, path)
@@ -188,8 +187,8 @@ class _Builder:
                 raise _refused("a key that is no plain name", key_node)
             inner = (*path, key_node.value)
             if key_node.value in built:
-                place, expected = self._place(key_node), f"each key once; the first is at {self.source.place(inner)}"
-                twice = Mistake(dotted(inner), place, "the key is there twice", None, expected, "Remove one of the two.")
+                what, expected = "the key occurs twice", f"each key once; the first is at {self.source.place(inner)}"
+                twice = Mistake(dotted(inner), self._place(key_node), what, None, expected, "Remove one of the two.")
                 self.source.mistakes.append(twice)
                 continue
             self.source.places[inner] = self._place(key_node)
@@ -208,7 +207,7 @@ class _Builder:
         if node.tag == f"{_TAG}int" and len(text) > _MOST_DIGITS:
             raise _refused(f"a number of more than {_MOST_DIGITS} digits", node)
         if node.tag not in _SCALARS or not _SCALARS[node.tag][0].match(text):
-            raise _refused("a value that its tag does not have", node)
+            raise _refused("a value that its tag does not allow", node)
         return _SCALARS[node.tag][1](text)
 
 
@@ -219,10 +218,10 @@ def _refused(problem: str, node: yaml.Node) -> ConstructorError:
 def _unknown(kind: str, name: str) -> Mistake:
     prefix = "" if kind == "flag" else PREFIX
     known = [variable_name(path).removeprefix(prefix) if prefix else dotted(path) for path in all_keys()]
-    near = nearest(name.removeprefix(prefix), known)  # all have the prefix: with it, any two are near
+    near = nearest(name.removeprefix(prefix), known)  # with their common prefix, any two are near
     some = ", ".join(prefix + each for each in known[:8])
-    hint = f"Did you mean {prefix}{near}?" if near else f"Known are {some} and so on: see docs/configuration.md."
-    return Mistake(name, f"{kind} {name}", "unknown setting", None, "the name of a setting", hint)
+    next_step = f"Did you mean {prefix}{near}?" if near else f"Known are {some} ...: see docs/configuration.md."
+    return Mistake(name, f"{kind} {name}", "unknown setting", None, "the name of a setting", next_step)
 
 
 def _yaml_mistake(error: yaml.YAMLError, place: str, path: Path = ()) -> Mistake:
@@ -233,9 +232,9 @@ def _yaml_mistake(error: yaml.YAMLError, place: str, path: Path = ()) -> Mistake
     next_step = "Check the brackets, quotes, colons and spaces there; put text that starts with * & ! % @ ` [ or { in quotes."
     if problem == "but found another document":
         problem = "a second document begins there"
-        next_step = "Remove the line --- and what follows: a file holds the config of one pipeline."
+        next_step = "Remove the line --- and all after it: a file holds the config of one pipeline."
     elif "\\t" in problem:
         next_step = "Replace the tab by spaces: YAML does not allow tabs there."
-    # PyYAML quotes the text it failed on. One character helps; more may be an unquoted password.
+    # PyYAML quotes the text. One character helps; more may be an unquoted password.
     shown = re.sub(r"(['\"])(?!\\t).{2,}\1", "some text", problem)
     return Mistake(dotted(path), place, "this is not valid YAML", shown, "valid YAML", next_step)

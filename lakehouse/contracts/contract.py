@@ -1,4 +1,4 @@
-"""A contract: the columns of a table, declared once, checked at every boundary."""
+"""A contract: the columns of a table, declared once and checked where rows are written or read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ STARTS = "array<struct<partition:int,offset:bigint>>"
 class Column:
     """A column of a contract. The comment, with the unit, is written into the table.
 
-    `is_checked` is False if the type is the user's own, such as a payload's. `lakehouse.delta.tables.create` adds a column that
-    `is_added_later` to tables of earlier versions.
+    `is_checked` is False for a type of the user's, such as a payload's. `is_added_later` columns are added to older tables.
     """
 
     name: str
@@ -46,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """The columns, grain and properties of one table. Maintenance clusters rows by `clustered_by`, or keeps their order."""
+    """The columns, grain and properties of a table. Maintenance clusters rows by `clustered_by`, if it has columns."""
 
     name: str
     grain: str
@@ -56,7 +55,7 @@ class Contract:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names, in their order."""
+        """The names of the columns, in order."""
         return [column.name for column in self.columns]
 
     def type_of(self, name: str) -> str:
@@ -72,7 +71,7 @@ class Contract:
         return ", ".join(column.ddl for column in self.columns)
 
     def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
-        """Raise a `ContractError` that names each missing, unexpected or differently typed column; their order is free."""
+        """Raise a `ContractError` that names each missing, unexpected or differently typed column. Their order is free."""
         observed = {column.name: column.dataType.simpleString() for column in schema.fields}
         missing = [name for name in self.names if name not in observed]
         unexpected = [name for name in observed if name not in self.names]
@@ -85,7 +84,7 @@ class Contract:
             raise ContractError(where, missing=missing, unexpected=unexpected, wrong_type=wrong_type, next_step=next_step)
 
     def select(self, rows: DataFrame) -> DataFrame:
-        """Select the contract's columns in its order; raise a `ContractError` if one is missing or of another type."""
+        """Select the contract's columns in order; raise a `ContractError` if one is missing or of another type."""
         known = rows.select(*[name for name in self.names if name in rows.columns])
         self.check(known.schema, where=f"rows for {self.name}")
         return known

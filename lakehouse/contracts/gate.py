@@ -15,7 +15,6 @@ CRITICAL = "critical"
 WARN = "warn"
 
 RESTART_SUSPECTED = "restart_suspected"
-"""The measure that counts streams whose numbering may have restarted."""
 RESTART_QUESTION = "all records of this stream in this load are duplicates with later timestamps: did the numbering restart?"
 
 RELEASED = "released"
@@ -23,36 +22,36 @@ REJECTED = "rejected"
 
 RESULTS = Contract(
     GATE_RESULTS,
-    "An expectation on a range of loads, as one gate run saw it.",
+    "The result of an expectation on a range of loads in a gate run.",
     (
         Column("gate_run_id", "string", "The gate run"),
         Column("first_load_seq", "bigint", "First load of the audited range"),
         Column("last_load_seq", "bigint", "Last load of the audited range, inclusive"),
         Column("expectation", "string", "Name of the expectation, for example sequence_increases or budget_duplicate_share"),
-        Column("column", "string", "Column or fact that it looks at"),
-        Column("severity", "string", "critical: keeps Gold where it is when not met; warn: is only recorded"),
+        Column("column", "string", "Column or fact that it checks"),
+        Column("severity", "string", "critical: the loads stay out of Gold if it is not met; warn: it is only recorded"),
         Column("outcome", "string", "passed, failed or errored"),
         Column("success", "boolean", "Whether the expectation was met"),
         Column("observed", "string", "What was observed"),
         Column("expected", "string", "What was expected"),
         Column("silver_version", "bigint", "Delta version of silver_records that was audited"),
         Column("loads_version", "bigint", "Delta version of silver_loads that was audited"),
-        Column("run_id", "string", "The run that asked for the audit"),
+        Column("run_id", "string", "The run that started the audit"),
         Column("evaluated_at", "timestamp", "When the expectation was evaluated, UTC"),
     ),
 )
 
 DECISIONS = Contract(
     GATE_DECISIONS,
-    "A person's decision on a gate run that failed. Append-only, at most one for each gate run.",
+    "A person's decision on a failed gate run. Append-only, at most one per gate run.",
     (
         Column("gate_run_id", "string", "The gate run"),
         Column("first_load_seq", "bigint", "First load of its range"),
         Column("last_load_seq", "bigint", "Last load of its range, inclusive"),
-        Column("decision", "string", "released: Gold gets the range all the same; rejected: Gold never gets it"),
+        Column("decision", "string", "released: Gold gets the range despite the failure; rejected: Gold never gets it"),
         Column("expectations", "string", "The critical expectations that were not met, by name"),
         Column("reason", "string", "Why, in that person's words"),
-        Column("decided_by", "string", "Who that was"),
+        Column("decided_by", "string", "Who decided"),
         Column("run_id", "string", "The run that recorded it"),
         Column("decided_at", "timestamp", "When it was decided, UTC"),
     ),
@@ -61,7 +60,7 @@ DECISIONS = Contract(
 
 @dataclass(frozen=True)
 class Decision:
-    """An operator's decision, `released` or `rejected`. It is refused if `gate_run_id` is named and not the last gate run."""
+    """An operator's decision, `released` or `rejected`. It is refused if `gate_run_id` is given and not the last gate run."""
 
     decision: str
     reason: str
@@ -71,7 +70,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The loads that operators rejected, as the first and last load of each rejection, both inclusive; they may overlap.
+    """The loads that operators rejected, as (first, last) of each rejection, both inclusive; they may overlap.
 
     >>> 4 in Rejected(((3, 5),)), 6 in Rejected(((3, 5),)), None in Rejected(((3, 5),))
     (True, False, False)
@@ -83,21 +82,17 @@ class Rejected:
         return load_seq is not None and any(first <= load_seq <= last for first, last in self.ranges)
 
     def pending(self, after: int, up_to: int) -> tuple[int, int] | None:
-        """Return the first and the last load of (after, up_to] that are not rejected; None if there is none.
+        """Return the first and last load of (after, up_to] that are not rejected; None if all are.
 
         >>> Rejected(((3, 5),)).pending(2, 7), Rejected(((3, 5),)).pending(0, 5), Rejected(((3, 5),)).pending(2, 5)
         ((6, 7), (1, 2), None)
         """
-        first, last = after + 1, up_to
-        for start, end in sorted(self.ranges):
-            first = end + 1 if start <= first <= end else first
-        for start, end in sorted(self.ranges, key=lambda each: each[1], reverse=True):
-            last = start - 1 if start <= last <= end else last
-        return (first, last) if first <= last else None
+        left = [load_seq for load_seq in range(after + 1, up_to + 1) if load_seq not in self]
+        return (left[0], left[-1]) if left else None
 
     @property
     def excluded(self) -> str:
-        """The SQL condition that a row's load is none of them. Contains numbers only.
+        """The SQL condition that a row's load is not rejected. Contains numbers only.
 
         >>> Rejected(((3, 5), (9, 9))).excluded, Rejected().excluded
         ('load_seq NOT BETWEEN 3 AND 5 AND load_seq NOT BETWEEN 9 AND 9', 'true')
@@ -110,9 +105,9 @@ NOTHING_REJECTED = Rejected()
 
 @dataclass(frozen=True)
 class GateRun:
-    """One audit of the loads that are not published yet, as Gold needs it; the last load is inclusive.
+    """An audit of the loads that are not published yet, up to `last_load_seq` inclusive.
 
-    The versions are those that were audited. `failed` and `warned` name the critical and the other expectations that failed or
+    The versions are the audited ones. `failed` and `warned` name the critical and the other expectations that failed or
     errored; `unmet` has what each critical one observed. Loads of the range that operators `rejected` stay out of Gold.
     """
 
@@ -129,7 +124,7 @@ class GateRun:
 
     @property
     def named(self) -> str:
-        """Its loads and id, in words."""
+        """Its loads and id, for messages."""
         return f"loads {self.first_load_seq} to {self.last_load_seq}, gate run {self.gate_run_id}"
 
     @property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lakehouse.contracts.contract import Column, Contract
-from lakehouse.contracts.silver import COUNTS, record_columns
+from lakehouse.contracts.silver import COUNTS, EPOCH, STREAM_COLUMNS, record_columns
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
-_GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's load out")
+_GATE_RUN = Column("gate_run_id", "string", "The gate run that admitted the record's load to Gold")
 
 
 def gold_records(payload_type: str | None = None) -> Contract:
@@ -18,36 +18,34 @@ def gold_latest(payload_type: str | None = None) -> Contract:
     """Return the contract of `gold_latest`: the latest published record of each topic and key."""
     grain = (
         "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the greatest "
-        "(timestamp, partition, offset). A record without a key is not here; a tombstone is, its value null."
+        "(timestamp, partition, offset). Tombstones are included, with a null value; records without a key are not."
     )
     return Contract(GOLD_LATEST, grain, (*record_columns(payload_type), _GATE_RUN))
 
 
 def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
-    """Return the contract of `gold_latest_by_stream`: what `gold_latest` chooses from if more than one stream has a key."""
-    grain = "The published record of a topic, key and stream with the highest (epoch, sequence), of keys in several streams."
+    """Return the contract of `gold_latest_by_stream`: the candidates of `gold_latest` for keys in several streams."""
+    grain = "The published record of a topic, key and stream with the highest (epoch, sequence), for keys in several streams."
     return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
 
 
 UNMET = "unmet"
-"""The label of a record that Silver accepted and an operator's expectation kept out of Gold. Not a class of a load."""
+"""The label of a record that an operator's expectation kept out of Gold. Not a class of a load."""
 
 REJECTS = Contract(
     GOLD_REJECTS,
-    "A record that Silver holds and an expectation kept out of Gold, as one gate run found it. The row holds where that gate "
-    "run let the record's load out: where gold_stream_health names both.",
+    "A record of Silver that an expectation kept out of Gold in a gate run. The row is valid if that gate run admitted the "
+    "record's load, so that gold_stream_health names both.",
     (
-        Column("topic", "string", "Kafka topic"),
-        Column("partition", "int", "Kafka partition"),
-        Column("producer", "string", "Producer within the partition; null where none is configured"),
+        *STREAM_COLUMNS,
         Column("offset", "bigint", "Kafka offset within the partition"),
-        Column("epoch", "bigint", "Epoch of the sequence; 0 where none is configured"),
+        EPOCH,
         Column("sequence", "bigint", "Sequence within the stream and epoch"),
         Column("load_seq", "bigint", "The load that brought the record into Silver"),
         Column("reason", "string", "The expectations that it does not meet, with their columns"),
         Column("gate_run_id", "string", "The gate run that found it"),
         Column("state", "string", "held: waits for a decision; released: goes to Gold; discarded: does not"),
-        Column("settled_load_seq", "bigint", "The load that released or discarded it; null where nobody did"),
+        Column("settled_load_seq", "bigint", "The load that released or discarded it; null if none did"),
     ),
 )
 
@@ -56,9 +54,7 @@ STREAM_HEALTH = Contract(
     "A stream in a published load, for dashboards.",
     (
         Column("load_seq", "bigint", "Number of the load"),
-        Column("topic", "string", "Kafka topic"),
-        Column("partition", "int", "Kafka partition"),
-        Column("producer", "string", "Producer within the partition; null where none is configured or none could be read"),
+        *STREAM_COLUMNS,
         Column("records", "bigint", "Bronze records of the stream in the load"),
         *COUNTS,
         Column("missing", "bigint", "Sequences that the accepted records stepped over"),
@@ -70,7 +66,7 @@ STREAM_HEALTH = Contract(
         Column("last_offset", "bigint", "Last Kafka offset decided by the load"),
         Column("newest_record_at", "timestamp", "Latest Kafka timestamp among the accepted records, UTC"),
         Column("claimed_at", "timestamp", "When the load was claimed, UTC"),
-        Column("gate_run_id", "string", "The gate run that let the load out"),
+        Column("gate_run_id", "string", "The gate run that admitted the load to Gold"),
         Column("published_at", "timestamp", "When the load was published, UTC"),
     ),
 )

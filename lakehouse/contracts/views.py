@@ -1,6 +1,6 @@
 """Views over the tables, in SQL that both Spark and DuckDB understand; docs/queries.md lists their grain and columns.
 
-`tidemark sql` has them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1.
+`tidemark sql` offers them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, HELD, LATE
-from lakehouse.table import BRONZE_RECORDS, GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,33 +22,20 @@ LAG = "lag"
 LAST_ACCEPTED = "silver_last_accepted"
 MISSING = "silver_missing"
 
-READ_BY = {
-    WATERMARK_STATUS: {SILVER_WATERMARKS, SILVER_LOADS},
-    DUPLICATES_BY_PARTITION: {SILVER_LOADS},
-    QUARANTINE_OPEN: {SILVER_REJECTS, SILVER_LOADS},
-    GATE_HISTORY: {GATE_RESULTS},
-    LAG: {BRONZE_RECORDS, SILVER_WATERMARKS},
-    LAST_ACCEPTED: {SILVER_WATERMARKS},
-    MISSING: {SILVER_LOADS, SILVER_RECORDS},
-}
-"""The tables that each view reads."""
-
 Dialect = Literal["spark", "duckdb"]
 
 _GAPS = {
-    "spark": "{loads} LATERAL VIEW explode(missing_ranges) AS gap",
-    "duckdb": "(SELECT *, unnest(missing_ranges) AS gap FROM {loads})",
+    "spark": "{silver_loads} LATERAL VIEW explode(missing_ranges) AS gap",
+    "duckdb": "(SELECT *, unnest(missing_ranges) AS gap FROM {silver_loads})",
 }
-"""A ledger row per missing range: the only part that the two dialects write differently."""
+"""A ledger row per missing range: the only part that differs between the dialects."""
 
 _SUMMED = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
-_SUM = {
-    # A producer may step over nearly all numbers in each of two epochs: more than a bigint holds.
-    "missing": "CAST(least(sum(CAST(missing AS DECIMAL(38, 0))), 9223372036854775807) AS BIGINT)"
-}
+# A producer may skip nearly all numbers in each of two epochs: more than a bigint holds.
+_MISSING_SUM = "CAST(least(sum(CAST(missing AS DECIMAL(38, 0))), 9223372036854775807) AS BIGINT)"
 _SHARE = "CASE WHEN sum(records) > 0 THEN CAST(sum({0}) AS DOUBLE) / sum(records) ELSE CAST(0 AS DOUBLE) END AS {0}_share"
 _WORDS = {
-    "sums": ", ".join(f"{_SUM.get(name, f'CAST(sum({name}) AS BIGINT)')} AS {name}" for name in _SUMMED),
+    "sums": ", ".join(f"{_MISSING_SUM if name == 'missing' else f'CAST(sum({name}) AS BIGINT)'} AS {name}" for name in _SUMMED),
     "summed": ", ".join(f"summed.{name}" for name in _SUMMED),
     "duplicate_share": _SHARE.format(DUPLICATE),
     "late_share": _SHARE.format(LATE),
@@ -56,98 +43,92 @@ _WORDS = {
     "critical": CRITICAL,
     "passed": PASSED,
 }
-"""What the queries below repeat or take from the contracts."""
-
-_WATERMARK_STATUS = """
-    WITH summed AS (
-      SELECT topic, partition, producer, count(DISTINCT load_seq) AS loads, {sums}
-      FROM {silver_loads} GROUP BY topic, partition, producer
-    )
-    SELECT mark.topic, mark.partition, mark.producer, mark.epoch, mark.high_watermark, mark.last_offset, mark.load_seq,
-      mark.updated_at, summed.loads, {summed}
-    FROM {silver_watermarks} AS mark LEFT JOIN summed ON summed.topic = mark.topic AND summed.partition = mark.partition
-      AND summed.producer IS NOT DISTINCT FROM mark.producer
-"""
-
-_DUPLICATES_BY_PARTITION = """
-    SELECT topic, partition, CAST(sum(records) AS BIGINT) AS records, CAST(sum(duplicate) AS BIGINT) AS duplicate,
-      CAST(sum(late) AS BIGINT) AS late, {duplicate_share}, {late_share},
-      max(CASE WHEN duplicate > 0 THEN claimed_at END) AS last_duplicate_at
-    FROM {silver_loads} GROUP BY topic, partition
-"""
-
-_QUARANTINE_OPEN = """
-    WITH claimed AS (SELECT load_seq, max(claimed_at) AS kept_out_at FROM {silver_loads} GROUP BY load_seq)
-    SELECT reject.topic, reject.partition, reject.producer, reject.epoch, reject.class, reject.reason, reject.first_offset,
-      reject.last_offset, reject.first_sequence, reject.last_sequence, reject.records, reject.load_seq, claimed.kept_out_at
-    FROM {silver_rejects} AS reject LEFT JOIN claimed ON claimed.load_seq = reject.load_seq
-    WHERE reject.state = '{held}'
-"""
-
-_GATE_HISTORY = """
-    WITH verdicts AS (
-      SELECT gate_run_id, sum(CASE WHEN severity = '{critical}' AND outcome <> '{passed}' THEN 1 ELSE 0 END) = 0 AS gate_passed
-      FROM {gate_results} GROUP BY gate_run_id
-    )
-    SELECT result.gate_run_id, result.first_load_seq, result.last_load_seq, result.evaluated_at, verdicts.gate_passed,
-      result.expectation, result.column, result.severity, result.outcome, result.observed, result.expected
-    FROM {gate_results} AS result JOIN verdicts ON verdicts.gate_run_id = result.gate_run_id
-"""
-
-_LAG = """
-    WITH held AS (
-      SELECT bronze.topic, bronze.partition, min(bronze.offset) AS first_offset, max(bronze.offset) AS bronze_offset
-      FROM {bronze_records} AS bronze GROUP BY bronze.topic, bronze.partition
-    ), decided AS (
-      SELECT topic, partition, max(last_offset) AS decided_offset FROM {silver_watermarks} GROUP BY topic, partition
-    )
-    SELECT held.topic, held.partition, held.bronze_offset, decided.decided_offset,
-      greatest(0, held.bronze_offset - coalesce(decided.decided_offset, held.first_offset - 1)) AS offsets
-    FROM held LEFT JOIN decided ON decided.topic = held.topic AND decided.partition = held.partition
-"""
-
-_LAST_ACCEPTED = """
-    SELECT topic, partition, producer, epoch, high_watermark AS sequence, last_offset, updated_at
-    FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
-"""
-
-# Records that Silver has by now, in order or late, cut a range into parts; these are missing.
-_MISSING = """
-    WITH gaps AS (
-      SELECT topic, partition, producer, load_seq, gap.epoch AS epoch, gap.first_sequence AS first_missing,
-        gap.last_sequence AS last_missing
-      FROM {gaps}
-    ), cuts AS (
-      SELECT *, first_missing - 1 AS cut FROM gaps
-      UNION ALL
-      SELECT gaps.*, kept.sequence
-      FROM gaps JOIN {silver_records} AS kept ON kept.topic = gaps.topic AND kept.partition = gaps.partition
-        AND kept.producer IS NOT DISTINCT FROM gaps.producer AND kept.epoch = gaps.epoch
-        AND kept.sequence BETWEEN first_missing AND last_missing
-    ), parts AS (
-      SELECT topic, partition, producer, epoch, load_seq, cut + 1 AS first_sequence, coalesce(
-        lead(cut) OVER (PARTITION BY topic, partition, producer, epoch, first_missing ORDER BY cut) - 1, last_missing
-      ) AS last_sequence
-      FROM cuts
-    )
-    SELECT topic, partition, producer, epoch, first_sequence, last_sequence,
-      last_sequence - first_sequence + 1 AS sequences, load_seq
-    FROM parts WHERE first_sequence <= last_sequence
-"""
+"""Parts of the queries that repeat, or come from the contracts."""
 
 _QUERIES = {
-    WATERMARK_STATUS: _WATERMARK_STATUS,
-    DUPLICATES_BY_PARTITION: _DUPLICATES_BY_PARTITION,
-    QUARANTINE_OPEN: _QUARANTINE_OPEN,
-    GATE_HISTORY: _GATE_HISTORY,
-    LAG: _LAG,
-    LAST_ACCEPTED: _LAST_ACCEPTED,
-    MISSING: _MISSING,
+    WATERMARK_STATUS: """
+        WITH summed AS (
+          SELECT topic, partition, producer, count(DISTINCT load_seq) AS loads, {sums}
+          FROM {silver_loads} GROUP BY topic, partition, producer
+        )
+        SELECT mark.topic, mark.partition, mark.producer, mark.epoch, mark.high_watermark, mark.last_offset, mark.load_seq,
+          mark.updated_at, summed.loads, {summed}
+        FROM {silver_watermarks} AS mark LEFT JOIN summed ON summed.topic = mark.topic AND summed.partition = mark.partition
+          AND summed.producer IS NOT DISTINCT FROM mark.producer
+    """,
+    DUPLICATES_BY_PARTITION: """
+        SELECT topic, partition, CAST(sum(records) AS BIGINT) AS records, CAST(sum(duplicate) AS BIGINT) AS duplicate,
+          CAST(sum(late) AS BIGINT) AS late, {duplicate_share}, {late_share},
+          max(CASE WHEN duplicate > 0 THEN claimed_at END) AS last_duplicate_at
+        FROM {silver_loads} GROUP BY topic, partition
+    """,
+    QUARANTINE_OPEN: """
+        WITH claimed AS (SELECT load_seq, max(claimed_at) AS kept_out_at FROM {silver_loads} GROUP BY load_seq)
+        SELECT reject.topic, reject.partition, reject.producer, reject.epoch, reject.class, reject.reason, reject.first_offset,
+          reject.last_offset, reject.first_sequence, reject.last_sequence, reject.records, reject.load_seq, claimed.kept_out_at
+        FROM {silver_rejects} AS reject LEFT JOIN claimed ON claimed.load_seq = reject.load_seq
+        WHERE reject.state = '{held}'
+    """,
+    GATE_HISTORY: """
+        WITH verdicts AS (
+          SELECT gate_run_id,
+            sum(CASE WHEN severity = '{critical}' AND outcome <> '{passed}' THEN 1 ELSE 0 END) = 0 AS gate_passed
+          FROM {gate_results} GROUP BY gate_run_id
+        )
+        SELECT result.gate_run_id, result.first_load_seq, result.last_load_seq, result.evaluated_at, verdicts.gate_passed,
+          result.expectation, result.column, result.severity, result.outcome, result.observed, result.expected
+        FROM {gate_results} AS result JOIN verdicts ON verdicts.gate_run_id = result.gate_run_id
+    """,
+    LAG: """
+        WITH held AS (
+          SELECT bronze.topic, bronze.partition, min(bronze.offset) AS first_offset, max(bronze.offset) AS bronze_offset
+          FROM {bronze_records} AS bronze GROUP BY bronze.topic, bronze.partition
+        ), decided AS (
+          SELECT topic, partition, max(last_offset) AS decided_offset FROM {silver_watermarks} GROUP BY topic, partition
+        )
+        SELECT held.topic, held.partition, held.bronze_offset, decided.decided_offset,
+          greatest(0, held.bronze_offset - coalesce(decided.decided_offset, held.first_offset - 1)) AS offsets
+        FROM held LEFT JOIN decided ON decided.topic = held.topic AND decided.partition = held.partition
+    """,
+    LAST_ACCEPTED: """
+        SELECT topic, partition, producer, epoch, high_watermark AS sequence, last_offset, updated_at
+        FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
+    """,
+    # Records that Silver has accepted since then cut a range into the parts that are still missing.
+    MISSING: """
+        WITH gaps AS (
+          SELECT topic, partition, producer, load_seq, gap.epoch AS epoch, gap.first_sequence AS first_missing,
+            gap.last_sequence AS last_missing
+          FROM {gaps}
+        ), cuts AS (
+          SELECT *, first_missing - 1 AS cut FROM gaps
+          UNION ALL
+          SELECT gaps.*, kept.sequence
+          FROM gaps JOIN {silver_records} AS kept ON kept.topic = gaps.topic AND kept.partition = gaps.partition
+            AND kept.producer IS NOT DISTINCT FROM gaps.producer AND kept.epoch = gaps.epoch
+            AND kept.sequence BETWEEN first_missing AND last_missing
+        ), parts AS (
+          SELECT topic, partition, producer, epoch, load_seq, cut + 1 AS first_sequence, coalesce(
+            lead(cut) OVER (PARTITION BY topic, partition, producer, epoch, first_missing ORDER BY cut) - 1, last_missing
+          ) AS last_sequence
+          FROM cuts
+        )
+        SELECT topic, partition, producer, epoch, first_sequence, last_sequence,
+          last_sequence - first_sequence + 1 AS sequences, load_seq
+        FROM parts WHERE first_sequence <= last_sequence
+    """,
 }
+
+
+def _in_dialect(dialect: Dialect) -> dict[str, str]:
+    return {name: query.replace("{gaps}", _GAPS[dialect]) for name, query in _QUERIES.items()}
+
+
+READ_BY = {name: {table for table in TABLE_NAMES if f"{{{table}}}" in query} for name, query in _in_dialect("spark").items()}
+"""The tables that each view reads."""
 
 
 def queries(dialect: Dialect, table: Callable[[str], str] = str) -> dict[str, str]:
     """Return the query of each view by its name. `table` writes a table's name; bare by default."""
-    tables = {name: table(name) for read in READ_BY.values() for name in read}
-    gaps = _GAPS[dialect].format(loads=tables[SILVER_LOADS])
-    return {name: query.format(**_WORDS, **tables, gaps=gaps) for name, query in _QUERIES.items()}
+    tables = {name: table(name) for name in TABLE_NAMES}
+    return {name: query.format(**_WORDS, **tables) for name, query in _in_dialect(dialect).items()}

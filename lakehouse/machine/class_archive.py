@@ -1,9 +1,7 @@
-"""An archive of the classes that a local session loads. A JVM that starts from it is ready seconds sooner (Java's AppCDS).
+"""An archive of the classes that a local session loads, with which a JVM starts seconds sooner (Java's AppCDS).
 
-`python -m lakehouse.machine.class_archive` makes it from a small demo.
-
-It is in this Python environment, not in the cache of jars: no lock can pin what each machine makes for its own Java. A JVM
-that starts from other jars ignores the archive.
+`python -m lakehouse.machine.class_archive` makes it from a small demo, in this Python environment: each machine has its own.
+A JVM that starts from other jars ignores it.
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ _SECONDS = 900
 
 
 def archive_file() -> Path:
-    """Return the archive's path, whose name changes with the Java, the jars and pyspark. Raises a `ToolError` without Java."""
+    """Return the archive's path; its name depends on the Java, the jars and pyspark. Raises a `ToolError` without Java."""
     java = java_executable().resolve()
     of = [str(java), str(java.stat().st_mtime_ns), str(jars.cache_dir()), SHA256, str(jars.pyspark_folder())]
     return _FOLDER / f"classes-{hashlib.sha256('|'.join(of).encode()).hexdigest()[:12]}.jsa"
 
 
 def jvm_options() -> tuple[str, ...]:
-    """Return the options of a JVM that starts from the archive; none if there is no archive."""
+    """Return the options of a JVM that starts from the archive; empty if there is no archive."""
     made = archive_file()
     return (f"-XX:SharedArchiveFile={made}", *_SILENT) if made.exists() else ()
 
 
 def make(command: Sequence[str]) -> Path:
-    """Make the archive from what a command's local sessions load, and remove former ones; raise a `ToolError` on failure."""
+    """Make the archive from the classes that a command loads, and remove former ones; raise a `ToolError` on failure."""
     kept = archive_file()
     java_version()  # raises the error of a Java that does not run
     try:
@@ -53,7 +51,7 @@ def make(command: Sequence[str]) -> Path:
             made = Path(folder, kept.name)
             given = os.environ.get("SPARK_SUBMIT_OPTS", "")
             options = [given, *FIRST_COMPILER, f"-XX:ArchiveClassesAtExit={made}", *_SILENT]
-            # The JVM inherits the output and ends after the command: the output ends when both have ended.
+            # The JVM inherits the output and ends after the command, so the output ends after both.
             run = subprocess.run(
                 list(command),
                 env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options).strip()},
@@ -79,11 +77,11 @@ def _not_made(observed: str) -> ToolError:
         where=str(_FOLDER),
         observed=observed,
         expected="a folder that this user can write, with 300 MB free, and a demo that runs: `tidemark demo`",
-        next_step="Mend that, then run `python -m lakehouse.machine.class_archive` again.",
+        next_step="Correct that, then run `python -m lakehouse.machine.class_archive` again.",
     )
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as into:
-        # -P: a folder `tidemark` where this is called is not ours.
+        # -P: a folder `tidemark` in the working folder is not ours.
         make([sys.executable, "-P", "-m", "tidemark", "demo", "--records", "2000", "--into", into])

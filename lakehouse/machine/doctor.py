@@ -1,4 +1,4 @@
-"""The checks of `tidemark doctor`: whether this machine has what Tidemark needs. Starts no Spark and uses no network."""
+"""The checks of `tidemark doctor`: whether this machine can run Tidemark. Starts no Spark and uses no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINIMUM_PYTHON = (3, 11)
 MINIMUM_MEMORY_BYTES = 3 * 1024**3
 MINIMUM_DISK_BYTES = 2 * 1024**3
 PACKAGES = {"pyspark": "4.2", "delta-spark": "4.4", "great-expectations": "1.24"}
-"""Versions that have been run together, as prefixes of the expected versions."""
+"""Versions that were tested together, each as its first two numbers."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +33,23 @@ class Finding:
 
 
 def diagnose(*, store: str | None = None) -> list[Finding]:
-    """Run every check, in the order in which to fix them. Of optional jars, those of `store` are required."""
+    """Run every check, in the order in which to fix them. Jars of a `store` are required, others checked if they exist."""
+    confs = [conf for conf in jars.CONFIGURATIONS if conf in {*jars.REQUIRED, store} or (jars.cache_dir() / conf).is_dir()]
     return [
         check_python(),
         check_java(),
         *(check_package(name, expected) for name, expected in PACKAGES.items()),
-        *map(check_jars, (conf for conf in jars.CONFIGURATIONS if _is_needed(conf, store))),
+        *map(check_jars, confs),
         check_memory(),
         check_writable(jars.cache_dir()),
         check_disk(jars.cache_dir()),
     ]
 
 
-def _is_needed(conf: str, store: str | None) -> bool:
-    return conf == store or conf not in jars.OPTIONAL or not jars.missing(conf)
-
-
-def check_python(running: tuple[int, int] | None = None) -> Finding:
-    """Check that Python is recent enough; by default the running version."""
-    found = running or (sys.version_info.major, sys.version_info.minor)
-    observed, expected = ".".join(map(str, found)), ".".join(map(str, MINIMUM_PYTHON)) + " or later"
-    return _finding(
-        "Python", (found >= MINIMUM_PYTHON, observed, expected), "Install a later Python and make the environment anew."
-    )
+def check_python(running: tuple[int, ...] = sys.version_info[:2]) -> Finding:
+    """Check that Python is recent enough."""
+    observed, expected = ".".join(map(str, running)), ".".join(map(str, MINIMUM_PYTHON)) + " or later"
+    return _finding("Python", (running >= MINIMUM_PYTHON, observed, expected), "Install Tidemark with a later Python.")
 
 
 def check_java() -> Finding:
@@ -69,27 +63,25 @@ def check_java() -> Finding:
 
 
 def check_package(name: str, expected: str) -> Finding:
-    """Check that a Python package is installed in the version that has been run with the others."""
+    """Check that a Python package is installed in the version that was tested with the others."""
     try:
         found = version(name)
     except PackageNotFoundError:
         found = "missing"
-    is_expected = found == expected or found.startswith(f"{expected}.")
-    return _finding(
-        name, (is_expected, found, f"{expected}.x"), "pip install 'tidemark-lakehouse[local]', or use the platform's own Spark."
-    )
+    next_step = "pip install 'tidemark-lakehouse[local]', or use the platform's own Spark."
+    return _finding(name, (f"{found}.".startswith(f"{expected}."), found, f"{expected}.x"), next_step)
 
 
 def check_jars(conf: str) -> Finding:
-    """Check that a configuration's jars are in the cache and match the lock."""
-    absent, changed, total = jars.missing(conf), jars.differing(conf), len(jars.pinned(conf))
-    others = f", {len(changed)} more that the lock does not pin: {', '.join(changed)}" if changed else ""
+    """Check that a set of jars is in the cache and matches the lock."""
+    (absent, changed), total = jars.compare(conf), len(jars.pinned(conf))
+    others = f", {len(changed)} more that differ from the lock: {', '.join(changed)}" if changed else ""
     observed = f"{total - len(absent) - len(changed)} in {jars.cache_dir() / conf}{others}"
     return _finding(f"{conf} jars", (not absent and not changed, observed, str(total)), f"tidemark jars fetch {conf}")
 
 
 def check_memory() -> Finding:
-    """Check that the machine, or the container that limits it, has memory for Spark and a broker together."""
+    """Check that the machine, or its container, has enough memory for Spark and a broker together."""
     found = memory_bytes()
     verdict = (found >= MINIMUM_MEMORY_BYTES, _gib(found), f"{_gib(MINIMUM_MEMORY_BYTES)} or more")
     return _finding("memory", verdict, "Give the machine or the container more memory.")
@@ -97,21 +89,20 @@ def check_memory() -> Finding:
 
 def check_writable(folder: Path) -> Finding:
     """Check that the cache folder can be written or created."""
-    there = _nearest_folder(folder)
+    existing, problem = _nearest_folder(folder), ""
     try:
-        with tempfile.TemporaryFile(dir=there):
-            problem = ""
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         problem = error.strerror or str(error)
-    observed = f"{there}: {problem}" if problem else str(folder)
+    observed = f"{existing}: {problem}" if problem else str(folder)
     return _finding("cache folder", (not problem, observed, "writable"), "Set TIDEMARK_JARS to a folder that can be written.")
 
 
 def check_disk(folder: Path) -> Finding:
-    """Check that the cache folder's disk has room for the jars and Spark's temporary files."""
+    """Check that the cache folder's disk has space for the jars and Spark's temporary files."""
     free = shutil.disk_usage(_nearest_folder(folder)).free
     verdict = (free >= MINIMUM_DISK_BYTES, f"{_gib(free)} free", f"{_gib(MINIMUM_DISK_BYTES)} free")
-    return _finding("disk", verdict, "Make room there, or set TIDEMARK_JARS to a folder on another disk.")
+    return _finding("disk", verdict, "Free space there, or set TIDEMARK_JARS to a folder on another disk.")
 
 
 def memory_bytes() -> int:

@@ -1,13 +1,9 @@
-"""The JVM jars that Tidemark needs in addition to pyspark's: fetched once, in exact versions, and used offline from then on.
+"""The JVM jars that Tidemark needs in addition to pyspark's, in exact versions: fetched once, then used offline.
 
-`jvm.xml` is the lock, `jvm.sha256` its checksums. A fetch uses the Apache Ivy that pyspark ships:
+`jvm.xml` is the lock, `jvm.sha256` its checksums. pyspark's Apache Ivy resolves into a temporary folder, for one process at a
+time. If names and SHA-256 match the lock, a rename puts the whole set in place, so a reader sees all jars or none.
 
-1. A lock file next to the jars admits one process at a time.
-2. Ivy resolves into a temporary folder in the same cache folder.
-3. Names and SHA-256 of the fetched jars are compared with the lock.
-4. A rename puts the whole set in place, so a reader sees all jars or none.
-
-Each start of a JVM compares every jar with the lock. That takes 0.05 s at most, so no result is cached that could be forged.
+Each start of a JVM compares every jar with the lock, in 0.05 s at most. No result is cached, as it could be forged.
 """
 
 from __future__ import annotations
@@ -32,21 +28,17 @@ from lakehouse.machine.java import java_executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CONFIGURATIONS = ("spark", "broker", "s3", "azure", "google")
-OPTIONAL = ("s3", "azure", "google")
-"""The sets that are fetched only on request, or when a session needs them."""
+REQUIRED = ("spark", "broker")
+CONFIGURATIONS = (*REQUIRED, "s3", "azure", "google")
+"""The sets of jars. Those that are not required are fetched on request, or when a session needs them."""
 
 LOCK_FILE = Path(__file__).with_name("jvm.xml")
 CHECKSUM_FILE = Path(__file__).with_name("jvm.sha256")
 _FETCH_SECONDS = 900
-_MIRROR = (
-    "Check the network. Behind a proxy or with a mirror: write an Ivy settings file that names it and set "
-    "TIDEMARK_IVY_SETTINGS to its path. Then run `tidemark jars fetch` again; what is in place already is kept."
-)
 
 
 def cache_dir() -> Path:
-    """Return the folder, by hash, of this lock's jars in $TIDEMARK_JARS, $XDG_CACHE_HOME/tidemark or ~/.cache/tidemark."""
+    """Return the folder of this lock's jars, below $TIDEMARK_JARS, $XDG_CACHE_HOME/tidemark or ~/.cache/tidemark."""
     named = os.environ.get("TIDEMARK_JARS")
     caches = os.environ.get("XDG_CACHE_HOME")
     root = Path(named) if named else (Path(caches) if caches else Path.home() / ".cache") / "tidemark"
@@ -54,7 +46,7 @@ def cache_dir() -> Path:
 
 
 def pinned(conf: str) -> dict[str, str]:
-    """Return a configuration's pinned jars, file name to SHA-256; raise a `UsageError` if there is no such configuration."""
+    """Return the SHA-256 of a set's pinned jars by file name; raise a `UsageError` if there is no such set."""
     if conf not in CONFIGURATIONS:
         raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=", ".join(CONFIGURATIONS))
     lines = [line.split() for line in CHECKSUM_FILE.read_text(encoding="utf-8").splitlines() if line]
@@ -71,7 +63,7 @@ def packages() -> str:
 
 
 def coordinates(name: str) -> str:
-    """Return the Maven coordinates of the first jar of the lock whose name begins so.
+    """Return the Maven coordinates of the lock's first jar whose name starts with `name`.
 
     >>> coordinates("protobuf-java")
     'com.google.protobuf:protobuf-java:4.36.2'
@@ -81,46 +73,39 @@ def coordinates(name: str) -> str:
     return f"{found.get('org')}:{found.get('name')}:{found.get('rev')}"
 
 
-def missing(conf: str) -> list[str]:
-    """Return the names of a configuration's jars that are not in the cache, sorted."""
-    folder = cache_dir() / conf
-    return sorted(name for name in pinned(conf) if not (folder / name).is_file())
-
-
-def differing(conf: str) -> list[str]:
-    """Return the names of a configuration's jars whose bytes in the cache differ from the lock, sorted."""
-    folder, expected = cache_dir() / conf, pinned(conf)
-    there = [name for name in expected if (folder / name).is_file()]
-    return sorted(name for name in there if _sha256(folder / name) != expected[name])
+def compare(conf: str, folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
+    """Return the jars of a set that a folder (the cache's) lacks, and the SHA-256 of those that differ from the lock."""
+    folder, expected = folder or cache_dir() / conf, pinned(conf)
+    found = {name: _sha256(folder / name) for name in sorted(expected) if (folder / name).is_file()}
+    return sorted(expected.keys() - found), {name: digest for name, digest in found.items() if digest != expected[name]}
 
 
 def fetch(conf: str | None = None) -> Path:
-    """Fetch the jars of one configuration, or of all but the optional ones; return the cache folder.
+    """Fetch the jars of one set, or of all required sets; return the cache folder.
 
     Raises:
-        UsageError: There is no such configuration.
+        UsageError: There is no such set.
         ToolError: Java or pyspark is missing, the jars could not be fetched, or the fetched jars differ from the lock.
     """
     folder = cache_dir()
-    for each in [name for name in CONFIGURATIONS if name not in OPTIONAL] if conf is None else [conf]:
-        if missing(each) or differing(each):
+    for each in REQUIRED if conf is None else [conf]:
+        if any(compare(each)):
             _fetch_into(folder, each)
     return folder
 
 
 def spark_jars(conf: str = "spark") -> list[Path]:
-    """Return a configuration's jars, fetched first if needed; raise a `ToolError` as `fetch`, or if one differs from the lock.
-
-    A changed jar is not replaced.
-    """
-    if missing(conf):
+    """Return a set's jars, fetched first if needed. Raises a `ToolError` as `fetch`, or for a changed jar, which is kept."""
+    missing, changed = compare(conf)
+    if missing:
         fetch(conf)
+        _, changed = compare(conf)
     folder = cache_dir() / conf
-    if changed := differing(conf):
+    if changed:
         raise ToolError(
             "A jar in the cache is not the one the lock pins. No JVM was started from it.",
             where=str(folder),
-            observed="; ".join(f"{name} has SHA-256 {_sha256(folder / name)}" for name in changed),
+            observed="; ".join(f"{name} has SHA-256 {digest}" for name, digest in changed.items()),
             expected=f"the checksums of {CHECKSUM_FILE.name}",
             next_step=f"Find out who changed it. `tidemark jars fetch {conf}` replaces it.",
         )
@@ -128,18 +113,19 @@ def spark_jars(conf: str = "spark") -> list[Path]:
 
 
 def broker_classpath() -> str:
-    """Return the class path of the local Kafka broker. Raises as `spark_jars`."""
+    """Return the class path of the local Kafka broker. Raises like `spark_jars`."""
     return os.pathsep.join(str(jar) for jar in spark_jars("broker"))
 
 
 def _fetch_into(folder: Path, conf: str) -> None:
-    """Steps 1 to 4 of the module's docstring, for one configuration."""
     with at_work(folder) as work:
-        if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
+        if not any(compare(conf)):  # another process fetched while this one waited for the lock
             return
-        arrived = retrieve(LOCK_FILE, conf, work)
+        arrived, target = retrieve(LOCK_FILE, conf, work), folder / conf
         _require_pinned(arrived, conf)
-        _put_in_place(arrived, folder / conf, aside=work / "incomplete")
+        if target.exists():  # single jars were deleted or changed; a rename replaces only an empty folder
+            target.rename(work / "incomplete")
+        arrived.rename(target)
 
 
 @contextlib.contextmanager
@@ -160,14 +146,14 @@ def at_work(folder: Path) -> Iterator[Path]:
 
 
 def retrieve(lock: Path, conf: str, work: Path, names: str = "[artifact]-[revision].[ext]") -> Path:
-    """Let Ivy fetch a configuration of a lock, not verified, into a folder under `work`; raise a `ToolError` on failure."""
-    arrived = work / conf
+    """Let Ivy fetch a set of a lock into a folder under `work`, and verify nothing; raise a `ToolError` on failure."""
+    arrived, mirror = work / conf, os.environ.get("TIDEMARK_IVY_SETTINGS")
     command = [
         str(java_executable()),
         # Keeps Ivy out of ~/.ivy2: a jar built or corrupted there must not be taken for the published one.
         f"-Divy.default.ivy.user.dir={work / 'ivy'}",
         *("-jar", str(_ivy_jar())),
-        *_mirror_settings(),
+        *(("-settings", mirror) if mirror else ()),
         *("-ivy", str(lock), "-cache", str(work / "cache"), "-confs", conf),
         *("-retrieve", f"{arrived}/{names}", "-types", "jar", "bundle"),
     ]
@@ -182,7 +168,7 @@ def retrieve(lock: Path, conf: str, work: Path, names: str = "[artifact]-[revisi
 
 def pyspark_folder() -> Path | None:
     """Return the folder of the installed pyspark, with its `jars`; None if there is none."""
-    # find_spec, not import: importing pyspark takes a second, and only its folder is needed.
+    # An import of pyspark takes a second.
     spec = importlib.util.find_spec("pyspark")
     return next((Path(root) for root in spec.submodule_search_locations or []), None) if spec else None
 
@@ -192,36 +178,21 @@ def _ivy_jar() -> Path:
     found = sorted(home.glob("jars/ivy-*.jar")) if home else []
     if not found:
         raise ToolError(
-            "The Apache Ivy that pyspark ships was not found, so the jars cannot be fetched.",
+            "The jars cannot be fetched: pyspark's Apache Ivy was not found.",
             where=str(home or "this Python environment"),
             observed="no jars/ivy-*.jar" if home else "no pyspark",
             expected="a pyspark with its jars",
-            next_step="Install Tidemark with its Spark: pip install 'tidemark-lakehouse[local]'. A platform that brings its "
-            "Spark needs no fetch: give it the coordinates in docs/clusters.md.",
+            next_step="pip install 'tidemark-lakehouse[local]'. A platform with its own Spark needs no fetch, but the "
+            "coordinates in docs/clusters.md.",
         )
     return found[-1]
-
-
-def _mirror_settings() -> list[str]:
-    settings = os.environ.get("TIDEMARK_IVY_SETTINGS")
-    if not settings:
-        return []
-    if not Path(settings).is_file():
-        raise ToolError(
-            "The Ivy settings file does not exist.",
-            where="environment variable TIDEMARK_IVY_SETTINGS",
-            observed=settings,
-            expected="the path of an Ivy settings file",
-            next_step="Correct or unset the variable.",
-        )
-    return ["-settings", settings]
 
 
 def _complaints(output: str) -> str:
     """Return Ivy's error lines, or else the end of its output, without the user and password of a mirror."""
     lines = output.splitlines()
-    telling = re.compile(r"not found|error|exception|refused|denied", re.IGNORECASE)
-    chosen = [line.strip() for line in lines if telling.search(line)] or lines
+    is_error = re.compile(r"not found|error|exception|refused|denied", re.IGNORECASE)
+    chosen = [line.strip() for line in lines if is_error.search(line)] or lines
     return re.sub(r"://[^/\s@]+@", "://***@", "\n".join(chosen[-8:]))
 
 
@@ -231,7 +202,8 @@ def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
         where=f"configuration {conf} of {lock.name}",
         observed=observed,
         expected="every jar that it lists",
-        next_step=_MIRROR,
+        next_step="Check the network. Behind a proxy, or with a mirror, name an Ivy settings file in TIDEMARK_IVY_SETTINGS. "
+        "Then run `tidemark jars fetch` again; it keeps the sets that are complete.",
     )
 
 
@@ -245,14 +217,13 @@ def _sha256(file: Path) -> str:
 
 
 def _require_pinned(arrived: Path, conf: str) -> None:
-    expected, observed = pinned(conf), checksums(arrived)
-    faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
-    faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]
-    differing = sorted(name for name in expected.keys() & observed.keys() if expected[name] != observed[name])
-    faults += [f"{name} has SHA-256 {observed[name]}" for name in differing]
+    missing, changed = compare(conf, arrived)
+    faults = [f"{name} is missing" for name in missing]
+    faults += [f"{name} is not in the lock" for name in sorted({each.name for each in arrived.iterdir()} - pinned(conf).keys())]
+    faults += [f"{name} has SHA-256 {digest}" for name, digest in changed.items()]
     if faults:
         raise ToolError(
-            "The jars that arrived are not the ones the lock pins. None of them was kept.",
+            "The fetched jars are not the ones that the lock pins. None of them was kept.",
             where=f"configuration {conf} of {LOCK_FILE.name}",
             observed="; ".join(faults),
             expected=f"the names and checksums of {CHECKSUM_FILE.name}",
@@ -261,14 +232,8 @@ def _require_pinned(arrived: Path, conf: str) -> None:
         )
 
 
-def _put_in_place(arrived: Path, target: Path, aside: Path) -> None:
-    if target.exists():  # single jars were deleted or changed: a rename cannot replace a folder that is not empty
-        target.rename(aside)
-    arrived.rename(target)
-
-
 def pin() -> None:
-    """Resolve the lock again and write `jvm.sha256`. Run it after changing `jvm.xml`, and review the diff."""
+    """Resolve the lock and write `jvm.sha256`. Run it after a change of `jvm.xml`, and review the diff."""
     with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:
         sums = {conf: checksums(retrieve(LOCK_FILE, conf, Path(work) / conf)) for conf in CONFIGURATIONS}
     lines = [f"{digest}  {conf}/{name}\n" for conf, jars in sums.items() for name, digest in jars.items()]

@@ -1,4 +1,4 @@
-"""The session that a process need not start: its caller gives one, or its platform brings one."""
+"""Whether a process has a Spark session without starting one: from its caller, or from its platform."""
 
 from __future__ import annotations
 

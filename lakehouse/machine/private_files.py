@@ -1,4 +1,4 @@
-"""Files and folders that no other user of this machine may read: reports, and what runs leave for later runs."""
+"""Files and folders that no other user of this machine may read."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import os
 import tempfile
 from pathlib import Path
 
-_OWNER_ONLY = 0o700
-
 
 def folder(path: Path) -> Path:
-    """Create a folder that only its owner may access, whatever the umask; an existing folder keeps its mode."""
+    """Create a folder that only its owner may access; an existing folder keeps its mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def replace_file(target: Path, text: str) -> Path:
-    """Atomically write a file for its owner alone. Until it is whole, its name cannot be guessed, so no link can be planted."""
+    """Write a file atomically, for its owner only. The temporary name cannot be guessed, so nobody can plant a link there."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     unfinished = Path(name)
     try:

@@ -1,7 +1,7 @@
-"""A jar of our own: commits that overwrite nothing, in a local folder and in S3, and functions that read Protobuf.
+"""Tidemark's own jar: commits that overwrite nothing, in a local folder and in S3, and functions that read Protobuf.
 
-Spark's own Java compiler, Janino, compiles it on first use: no JDK is needed, and no binary is in the repository. The result
-is the same to the byte everywhere, and is pinned and verified as the other jars are.
+Spark's Java compiler, Janino, compiles it on first use: no JDK is needed, and no binary is in the repository. The result is
+the same to the byte everywhere, and is pinned and verified like the other jars.
 """
 
 from __future__ import annotations
@@ -37,27 +37,25 @@ _SIGNATURES = {
     PROTOBUF_MESSAGE_PATH: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF1<[BLjava/lang/String;>;",
 }
 """The types of the functions' interfaces, which Spark needs and the compiler does not write."""
-
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_JAVA_8 = 8
 
 
 def storage_jar() -> Path:
     """Return the jar, compiled first if needed; raise a `ToolError` if that fails, or the result is not the pinned jar."""
-    jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"  # another version of Tidemark has another one
+    jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"
     if _is_pinned(jar):
         return jar
-    jars.spark_jars()  # it is compiled against them, and their fetch takes the same lock
+    jars.spark_jars()  # fetched before the lock, which their fetch takes too
     with jars.at_work(jar.parent) as work:
         if not _is_pinned(jar):  # another process compiled it while this one waited
             content = compiled()
             if _sha256(content) != SHA256:
                 raise ToolError(
-                    "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
+                    "Tidemark's compiled jar is not the one that is pinned. No JVM was started from it.",
                     where=str(SOURCES[0].parent),
                     observed=f"SHA-256 {_sha256(content)}",
                     expected=SHA256,
-                    next_step="Install Tidemark and its pyspark anew: a source, or the compiler in pyspark, was changed.",
+                    next_step="Reinstall Tidemark and its pyspark: a source, or the compiler in pyspark, was changed.",
                 )
             made = work / jar.name
             made.write_bytes(content)
@@ -66,12 +64,12 @@ def storage_jar() -> Path:
 
 
 def compiled() -> bytes:
-    """Compile the sources to a jar whose bytes depend on them and the compiler only; raise a `ToolError` if that fails."""
+    """Compile the sources to a jar whose bytes depend only on them and the compiler; raise a `ToolError` if that fails."""
     classes: dict[str, bytes] = {}
     with _jvm() as jvm:
         for source in SOURCES:
             compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setTargetVersion(_JAVA_8)
+            compiler.setTargetVersion(8)
             try:
                 compiler.cook(source.read_text(encoding="utf-8"))
             except Exception as error:  # whatever Java raises
@@ -85,7 +83,7 @@ def compiled() -> bytes:
 
 
 def _signed(jvm: Any, name: str, code: bytes) -> bytes:
-    """Add the types of its interface to a class, if it is one of functions."""
+    """Add the types of its interface to a class of functions; return other classes unchanged."""
     from py4j.java_gateway import set_field
 
     if name not in _SIGNATURES:
@@ -104,7 +102,7 @@ def _jvm() -> Iterator[Any]:
 
     home = jars.pyspark_folder()
     if home is None:
-        raise ToolError("There is no pyspark, whose compiler is needed.", where="this Python environment")
+        raise ToolError("There is no pyspark, whose Java compiler is needed.", where="this Python environment")
     libraries = home / "jars"
     classpath = os.pathsep.join([str(libraries / "*"), *(str(jar) for jar in jars.spark_jars())])
     bridge = next(libraries.glob("py4j-*.jar"))

@@ -1,4 +1,4 @@
-"""One run of a pipeline: its name, its id, its tables and its report."""
+"""A run of a pipeline: its name, id, tables and report."""
 
 from __future__ import annotations
 
@@ -8,15 +8,35 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakehouse.run.schema_registry import SchemaRegistry
     from lakehouse.table import Lakehouse, Table
 
+BOUND = ("pipeline", "run_id")  # apply to every later event, from the first one that has them
+WORKING = "working"  # the suffix of the event of a stage's progress, see `lakehouse.spark.progress`
+
 
 class Report(Protocol):
-    """Receives the events of a run: a terminal, a log, a test."""
+    """Receives the events of a run, for a terminal or a log."""
 
     def event(self, name: str, **fields: object) -> None:
         """Report an event, for example `silver.claimed` with its `load_seq` and counts."""
+
+
+def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
+    """Keep the fields of an event that apply to later ones: BOUND, and `load_seq` until another stage starts.
+
+    >>> bound = {"run_id": "r1", "load_seq": 7}
+    >>> bind(bound, "gate.started", {})
+    >>> bound
+    {'run_id': 'r1'}
+    """
+    if name == "run.started":
+        bound.clear()
+    if name.endswith(".started"):
+        bound.pop("load_seq", None)  # the gate may audit other loads than Silver's last one
+    bound.update({key: fields[key] for key in (*BOUND, "load_seq") if key in fields})
 
 
 def new_id(now: datetime | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Named crash points. A test kills or stops the process there to prove that the next run finishes the work."""
+"""Named points at which a test kills or stops the process, to prove that the next run finishes the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SIGNALS = {"TIDEMARK_CRASH_AT": signal.SIGKILL, "TIDEMARK_STOP_AT": signal.SIGS
 
 
 def crash_point(name: str) -> None:
-    """Kill or pause the process, without a handler, if TIDEMARK_CRASH_AT or TIDEMARK_STOP_AT names this point."""
+    """Kill the process if TIDEMARK_CRASH_AT names this point, or stop it if TIDEMARK_STOP_AT does."""
     for variable, number in _SIGNALS.items():
         if os.environ.get(variable) == name:
             os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""Findings: the subject of a check or of the breaker, whether the check holds, and the next step if it does not."""
+"""Results of checks and of the breaker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_COUNTED = 1_000
 
 @dataclass(frozen=True)
 class Violation:
-    """One place where a check fails: a table, and in it the file, version, load, stream or offset."""
+    """A place where a check fails: a table, and in it the file, version, load, stream or offset."""
 
     where: str
     observed: str
@@ -62,7 +62,7 @@ class Check:
 
 
 def finding(check: str, violations: Iterable[Violation], *, where: str, holds: str, next_step: str) -> Check:
-    """Return a check's outcome: its first violation, which causes the others, and their number; or that it `holds`.
+    """Return a check's result: its first violation, which causes the others, and their number; or that it `holds`.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
     Check(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
@@ -76,11 +76,11 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
 
 def require_sound(findings: Iterable[Check]) -> None:
-    """Raise a `TableStateError` for the first failed check. The checks are ordered so that it causes later failures."""
+    """Raise a `TableStateError` for the first failed check, which causes the failures of later ones."""
     for each in findings:
         if not each.ok:
             raise TableStateError(
-                f"The tables do not hold together: {each.check} does not hold.",
+                f"The tables contradict each other: {each.check} does not hold.",
                 where=each.where,
                 observed=each.observed,
                 expected=each.expected,

@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
 _NAME = ".tidemark.lock"
-_MAINTENANCE_SECONDS = 300
-"""How many seconds a run waits for maintenance, which holds the lock for one table at a time."""
+_MAINTENANCE_SECONDS = 300  # a run waits so long for maintenance, which holds the lock for one table at a time
 _BETWEEN_SECONDS = 0.2
-"""Maintenance takes the lock and then its own lock. A run that starts in between must not mistake it for a run."""
+"""Maintenance takes the lock and then its own lock. A run that starts in between must not take it for another run."""
 
 
 @contextlib.contextmanager
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
-    """Hold the lock of a local root. Does nothing for other roots, where the log store or the catalog arbitrates commits.
+    """Hold the lock of a local root. Does nothing for other roots, where the log store or the catalog decides on commits.
 
     The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run, then raises an
-    `AnotherWriterError`. It always waits for maintenance, which holds a second lock file and releases the lock soon.
+    `AnotherWriterError`. It waits longer for maintenance, which holds a second lock file.
     """
     root = lakehouse.local_root
     if root is None:
@@ -37,43 +36,34 @@ def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: boo
     root.mkdir(parents=True, exist_ok=True)
     path = root / _NAME
     of_maintenance = FileLock(root / ".tidemark.maintenance.lock")
-    with contextlib.ExitStack() as held:
-        _acquire(path, of_maintenance, wait_seconds, held)
-        if is_maintenance:
-            held.enter_context(of_maintenance)
+    second: contextlib.AbstractContextManager[object] = of_maintenance if is_maintenance else contextlib.nullcontext()
+    with _acquired(path, of_maintenance, wait_seconds), second:
         yield
 
 
 def require_no_run(lakehouse: Lakehouse) -> None:
-    """Raise an `AnotherWriterError` if another run holds a local root's lock. Waits for maintenance. Creates no file."""
+    """Raise an `AnotherWriterError` if another run holds the lock of a local root. Waits for maintenance; creates no file."""
     root = lakehouse.local_root
     if root is not None and (root / _NAME).exists():
         with locked(lakehouse):
             pass
 
 
-def _acquire(path: Path, of_maintenance: FileLock, wait_seconds: float, held: contextlib.ExitStack) -> None:
-    started = time.monotonic()
-    lock, wait = FileLock(path), wait_seconds
+def _acquired(path: Path, of_maintenance: FileLock, wait_seconds: float) -> contextlib.AbstractContextManager[object]:
+    started, lock, wait = time.monotonic(), FileLock(path), wait_seconds
     while True:
-        try:
-            held.enter_context(lock.acquire(timeout=wait))
-        except Timeout:
-            waited = time.monotonic() - started
-            if waited < wait_seconds + _BETWEEN_SECONDS or (waited < _MAINTENANCE_SECONDS and _is_held(of_maintenance)):
-                wait = _BETWEEN_SECONDS
-                continue
+        with contextlib.suppress(Timeout):
+            return lock.acquire(timeout=wait)
+        waited, wait = time.monotonic() - started, _BETWEEN_SECONDS
+        if waited >= wait_seconds + _BETWEEN_SECONDS and (waited >= _MAINTENANCE_SECONDS or not _is_held(of_maintenance)):
             raise AnotherWriterError(
                 "Another run is writing to this lakehouse; this one has done nothing.",
                 where=str(path),
                 next_step="Wait until it has ended. Two pipelines that must run at once need a root each.",
-            ) from None
-        return
+            )
 
 
 def _is_held(lock: FileLock) -> bool:
-    try:
-        with lock.acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
+    with contextlib.suppress(Timeout), lock.acquire(timeout=0):
+        return False
+    return True

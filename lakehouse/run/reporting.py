@@ -1,4 +1,4 @@
-"""Reporting of a run: a live view on a terminal, JSON lines or Python's log, and the result as a file. Secrets are masked."""
+"""Reports of a run: a live view on a terminal, JSON lines or Python's log, and the result as a file. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ import math
 import os
 import re
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.escape import brief, json_text, shortened
-from lakehouse.run.events import bind
+from lakehouse.run.context import Report, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lakehouse.run.context import Report
-    from lakehouse.run.terminal_view import LiveReport
     from lakehouse.sidecar_files import Files
 
 MASK = "********"
-_LONGEST_IN_LOG = 10_000
-"""Limit on the characters of an event's text. It fits an error's message, whose parts are cut one by one."""
+_LONGEST_IN_LOG = 10_000  # characters of an event's text; the message of an error fits, as its parts are cut one by one
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
-    """Return a function that makes any value JSON-serializable and masks every secret at any depth, also escaped.
+    """Return a function that makes any value serializable as JSON, and masks secrets at any depth, also escaped ones.
 
     >>> scrubber(["hunter2"])({"password": "hunter2", "tries": [1, "not hunter2"]})
     {'password': '********', 'tries': [1, 'not ********']}
     """
     given = [secret for secret in secrets if secret]
     forms = {form for secret in given for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])}
-    # Longest first: if a secret starts with another secret, its end must not stay visible.
+    # Longest first: if a secret starts with another secret, its end must be masked too.
     pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
 
     def scrub(value: object) -> object:
-        if value is None or isinstance(value, bool | int):
+        if value is None or isinstance(value, int):
             return value
         if isinstance(value, float):
             return value if math.isfinite(value) else str(value)
@@ -54,66 +52,45 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
 
 @contextlib.contextmanager
 def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None, is_quiet: bool = False) -> Iterator[Report]:
-    """Open the report of a process on stderr. Stdout holds results only.
+    """Open the report of a process on stderr; stdout holds results only.
 
-    `terminal` draws a live view instead of JSON lines; None does so if stderr is a terminal with a cursor. `is_quiet` writes
+    `terminal` draws a live view instead of JSON lines; None draws it if stderr is a terminal with a cursor. `is_quiet` writes
     only failures, as JSON lines.
     """
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    report: JsonReport | LiveReport
     if terminal and not is_quiet:
         from lakehouse.run.terminal_view import LiveReport
 
-        report = LiveReport(scrubber(secrets))
+        with contextlib.closing(LiveReport(scrubber(secrets))) as view:
+            yield view
     else:
-        report = JsonReport(scrubber(secrets), is_quiet=is_quiet)
-    try:
-        yield report
-    finally:
-        report.close()
+        yield JsonReport(scrubber(secrets), is_quiet=is_quiet)
 
 
 class JsonReport:
-    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), the bound fields, and the event's own."""
+    """Writes a JSON object per event and line: the bound fields and the event's, `event`, `level` and `timestamp` (UTC)."""
 
     def __init__(self, scrub: Callable[[object], object], *, is_quiet: bool = False) -> None:
-        import structlog  # takes a third of a second: not imported by a command that reports nothing
-
-        def scrub_event(_logger: object, _method: str, event: Mapping[str, object]) -> Mapping[str, object]:
-            return {name: cut(scrub(value)) for name, value in event.items()}
-
-        def cut(value: object) -> object:
-            return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
-
         self.bound: dict[str, object] = {}
-        self._is_quiet = is_quiet
-        self._log = structlog.wrap_logger(
-            structlog.PrintLogger(sys.stderr),
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                scrub_event,
-                structlog.processors.JSONRenderer(serializer=lambda event, **_: json_text(event, is_ascii=True)),
-            ],
-            wrapper_class=structlog.BoundLogger,
-        )
+        self._scrub, self._is_quiet, self._stream = scrub, is_quiet, sys.stderr
 
     def event(self, name: str, **fields: object) -> None:
         """Write one line: an error if the name ends in `.failed` (a run or stage), a warning if in `_failed` (others)."""
         bind(self.bound, name, fields)
-        if self._is_quiet and _level(name) == "info":
+        level = _level(name)
+        if self._is_quiet and level == "info":
             return
+        timestamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        event = {**self.bound, **fields, "event": name, "level": level, "timestamp": timestamp}
+        line = json_text({key: _cut(self._scrub(value)) for key, value in event.items()}, is_ascii=True)
         # A log that cannot be written (a closed pipe, a full disk) must not stop a load.
         with contextlib.suppress(OSError):
-            getattr(self._log, _level(name))(name, **{**self.bound, **fields})
-
-    def close(self) -> None:
-        """Do nothing: every line is written at once."""
+            print(line, file=self._stream, flush=True)
 
 
 class PythonLog:
-    """Each event as a message of Python's logger `tidemark`: its name and its fields as JSON, at the level of `JsonReport`."""
+    """Logs each event with Python's logger `tidemark`: its name and its fields as JSON, at the level of `JsonReport`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._scrub = scrubber(secrets)
@@ -130,6 +107,10 @@ def _level(name: str) -> str:
     return "error" if name.endswith(".failed") else "warning" if name.endswith("_failed") else "info"
 
 
+def _cut(value: object) -> object:
+    return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
+
+
 def save_result(folder: Files, result: Mapping[str, object]) -> str:
-    """Save a run's result atomically as `<run_id>.json` in a lakehouse's `_reports`; return its path."""
+    """Save a run's result atomically as `<run_id>.json` in the folder `_reports`; return its path."""
     return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehouse.escape import printable
-from lakehouse.run.events import BOUND, WORKING, bind
+from lakehouse.run.context import BOUND, WORKING, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,22 +26,17 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 
 @dataclass
 class _Stage:
-    """One line of the view: a stage, its latest event, the progress since then, and all numbers reported so far."""
+    """One line of the view: a stage, its latest event, its progress since then, and all its numbers so far."""
 
-    name: str
     what: str = ""
     moving: str = ""
     numbers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
 
-    @property
-    def seconds(self) -> float:
-        return (self.ended or time.monotonic()) - self.started
-
 
 class LiveReport:
-    """Draws events into the line of their stage (`silver` of `silver.claimed`), until it ends or another stage begins."""
+    """Draws events into the line of their stage (`silver` for `silver.claimed`), until another stage begins."""
 
     def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
         self.bound: dict[str, object] = {}
@@ -52,15 +47,14 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Show one event; `run.started` begins a new view. Events about one partition are for the log only."""
+        """Show an event; `run.started` begins a new view. Events about a single partition are for the log only."""
         bind(self.bound, name, fields)
         if "partition" in fields:
             return
         stage_name, _, what = name.partition(".")
         if stage_name == "run":
-            self._of_run(what, fields)
+            self._show_run(what, fields)
             return
-        self._draw()
         stage = self._stage(stage_name)
         if what == WORKING:
             stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
@@ -71,7 +65,7 @@ class LiveReport:
         if what in _ENDS:
             stage.ended = time.monotonic()
 
-    def _of_run(self, what: str, fields: Mapping[str, object]) -> None:
+    def _show_run(self, what: str, fields: Mapping[str, object]) -> None:
         if what == "started":
             self.close()
             title = " ".join(str(self._scrub(self.bound[key])) for key in BOUND if key in self.bound)
@@ -81,8 +75,8 @@ class LiveReport:
                 list(self._stages.values())[-1].what = what
             self.close()
             if "message" in fields:
-                said = printable(str(self._scrub(fields["message"])), keeps="\n")
-                self._console.print(Text(f"tidemark: {said}"), soft_wrap=True)
+                message = printable(str(self._scrub(fields["message"])), keeps="\n")
+                self._console.print(Text(f"tidemark: {message}"), soft_wrap=True)
 
     def close(self) -> None:
         """Draw the view one last time and leave it on the screen."""
@@ -98,30 +92,23 @@ class LiveReport:
         view.add_column(no_wrap=True)
         view.add_column(ratio=1, overflow="fold")
         view.add_column(justify="right", no_wrap=True)
-        for stage in list(self._stages.values()):
-            moving = [stage.moving] if stage.moving else []
-            line = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
-            view.add_row(
-                self._mark(stage), Text(stage.name, style="bold"), Text(printable(line)), Text(f"{stage.seconds:.1f} s")
-            )
+        for name, stage in list(self._stages.items()):
+            numbers = [f"{label} {value}" for label, value in stage.numbers.items()]
+            line = Text(printable(" · ".join(filter(None, [stage.what, stage.moving, *numbers]))))
+            end = Text("x", style="red") if stage.what == "failed" else Text("-", style="green")
+            seconds = Text(f"{(stage.ended or time.monotonic()) - stage.started:.1f} s")
+            view.add_row(end if stage.ended else self._spinner, Text(name, style="bold"), line, seconds)
         return view
 
-    def _draw(self) -> None:
+    def _stage(self, name: str) -> _Stage:
         if self._live is None:
-            # Stdout carries results, and must not be redirected into the view on stderr.
+            # Stdout holds results, and must not be redirected into the view on stderr.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
-
-    def _stage(self, name: str) -> _Stage:
         if name not in self._stages:
             self._end_stages()
-            self._stages[name] = _Stage(name)
+            self._stages[name] = _Stage()
         return self._stages[name]
-
-    def _mark(self, stage: _Stage) -> Text | Spinner:
-        if stage.what == "failed":
-            return Text("x", style="red")
-        return Text("-", style="green") if stage.ended else self._spinner
 
     def _end_stages(self) -> None:
         for stage in self._stages.values():
@@ -129,7 +116,7 @@ class LiveReport:
 
 
 def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values worth showing in one line: numbers, zeros only as counts of records, and short texts."""
+    """Yield the names and values to show: numbers, zeros only as counts of records, and short texts."""
     for name, value in fields.items():
         label = prefix + name.replace("_", " ")
         if isinstance(value, dict):

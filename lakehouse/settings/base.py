@@ -1,4 +1,4 @@
-"""The base of all settings models: frozen, no unknown keys, no input in errors, and errors that say what to do."""
+"""The base of all settings models: frozen, without unknown keys, and with errors that hold no input and say what to do."""
 
 import difflib
 from pathlib import Path
@@ -13,7 +13,7 @@ from lakehouse.uri import is_uri
 Text = Annotated[str, StringConstraints(min_length=1), HIDES_SECRETS]
 SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
 """Text that is masked wherever it is shown, even if the config has it in plain text."""
-# Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
+# Strict: "5", true and ${env:NAME} are no numbers. The text of a reference would be shown if it were one.
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -26,7 +26,7 @@ class Model(BaseModel):
         extra="forbid",
         hide_input_in_errors=True,
         allow_inf_nan=False,
-        # Validators are built when a config is first checked, not on import: `tidemark --help` needs none.
+        # Validators are built when a config is first checked: `tidemark --help` needs none.
         defer_build=True,
     )
 
@@ -47,10 +47,10 @@ class Model(BaseModel):
 
 
 class SettingError(PydanticCustomError):
-    """A setting does not take a value, which the error never holds: it may be a secret. `at` leads to the wrong key."""
+    """A wrong value of a setting. It does not hold the value, which may be a secret. `at` is the path to the wrong key."""
 
     def __new__(cls, what: str, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> Self:
-        """Give pydantic the parts that `lakehouse.config.mistakes` shows."""
+        """Build pydantic's error with the parts that `lakehouse.config.mistakes` shows."""
         parts = {"what": what, "expected": expected, "next_step": next_step, "at": at}
         return super().__new__(cls, "tidemark", "{what}; expected {expected}. {next_step}", parts)
 
@@ -59,20 +59,20 @@ class SettingError(PydanticCustomError):
 
 
 def setting(default: Any, description: str, example: Any, **constraints: Any) -> Any:
-    """Declare a setting with its description and YAML example. A class as default is called; `...` marks a required one."""
+    """Declare a setting with its description and YAML example. A class as default is called; `...` means required."""
     kind = "default_factory" if isinstance(default, type) else "default"
     return Field(description=description, examples=[example], **{kind: default}, **constraints)
 
 
 def nearest(wrong: str, known: list[str]) -> str | None:
-    """Return the known name that was probably meant, ignoring case, or None if none is close."""
+    """Return the known name that is closest to a wrong one, ignoring case, or None if none is close."""
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
     return by_lower[found[0]] if found else None
 
 
 def from_config_folder(path: str, info: ValidationInfo) -> str:
-    """Resolve a relative path against the config file's folder (validation context `folder`), and expand `~`."""
+    """Resolve a relative path against the config file's folder (`folder` of the validation context), and expand `~`."""
     if is_uri(path):
         return path
     folder = Path((info.context or {}).get("folder", "."))

@@ -1,9 +1,9 @@
-"""Where a sequence, producer or epoch is read from: one of a fixed set of forms, never SQL text."""
+"""Where a sequence, producer or epoch is read from: one of a fixed set of forms, without SQL."""
 
 import re
 from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, StringConstraints, model_validator
 
 from lakehouse.settings.base import Model, SettingError, Text, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, mask
@@ -12,17 +12,20 @@ Encoding = Literal["utf8", "int32", "int64"]
 Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom"]
 
 ROLES = ("sequence", "producer", "epoch")
-"""What extractors read of a record."""
-
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
+_DESCRIPTIONS = {
+    "header": 'header "{argument}" ({encoding})',
+    "value": "value ({encoding})",
+    "offset": "Kafka offset",
+    "custom": "custom {argument}",
+    "prefixed_json": "json {argument} ({encoding}), behind the prefix of a schema registry",
+}
 
 
-def _bytes_range(text: str) -> str:
+def _check_range(text: str) -> str:
     found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     if not found or int(found[1]) >= int(found[2]):
-        expected = '"start:end" with 0 <= start < end, the end not included'
-        next_step = 'Write it like bytes: "0:8" for the first eight bytes of the value.'
-        raise SettingError("this is no byte range", expected, next_step)
+        raise SettingError("this is no byte range", '"start:end" with start < end', 'For example bytes: "0:8", eight bytes.')
     return f"{int(found[1])}:{int(found[2])}"
 
 
@@ -30,7 +33,7 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _BRACKETS = r"\['([^'\[\]?*][^'\[\]?]*|\*[^'\[\]?]+)'\]"
 JsonPath = Annotated[str, StringConstraints(pattern=rf"^\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|{_BRACKETS})+$"), HIDES_SECRETS]
 FieldPath = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME}){{0,9}}$"), HIDES_SECRETS]
-BytesRange = Annotated[str, AfterValidator(_bytes_range), HIDES_SECRETS]
+BytesRange = Annotated[str, AfterValidator(_check_range), HIDES_SECRETS]
 Function = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(\.{_NAME})*:{_NAME}$"), HIDES_SECRETS]
 
 
@@ -42,34 +45,25 @@ class Extractor(Model):
 
     header: Text | None = setting(None, "the name of a record header", "seq")
     value: Encoding | None = setting(None, "the whole value, read as utf8, int32 or int64", "utf8")
-    json_path: JsonPath | None = Field(
-        default=None, alias="json", description="a JSON path: $, then .name, ['name'] or [0] each", examples=["$.meta.seq"]
-    )
-    field_path: FieldPath | None = Field(
-        default=None, alias="field", description="a field of the Avro or Protobuf value, up to ten names", examples=["meta.seq"]
-    )
-    bytes_range: BytesRange | None = Field(
-        default=None, alias="bytes", description="the value's bytes from start up to, not including, end", examples=['"0:8"']
-    )
+    json_path: JsonPath | None = setting(None, "a JSON path: $, then .name, ['name'] or [0] each", "$.meta.seq", alias="json")
+    field_path: FieldPath | None = setting(None, "a field of the Avro or Protobuf value, or a.b", "meta.seq", alias="field")
+    bytes_range: BytesRange | None = setting(None, "the value's bytes from start to end, exclusive", '"0:8"', alias="bytes")
     offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
     custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")
-    given_encoding: Encoding | None = Field(
-        default=None, alias="encoding", description="utf8, int32 or int64; only with header or bytes", examples=["utf8"]
-    )
+    given_encoding: Encoding | None = setting(None, "utf8, int32 or int64; only with header or bytes", "utf8", alias="encoding")
 
     @model_validator(mode="after")
-    def _has_one_form(self) -> Self:
+    def _require_one_form(self) -> Self:
         given, encoding = [*self._given()], self.given_encoding
         if len(given) != 1:
-            what = f"{' and '.join(given)} are given together" if given else "no form is given"
+            what = f"{' and '.join(given) or 'no form'} given"
             raise SettingError(what, f"exactly one of {', '.join(get_args(Form))}", "Keep one, for example {header: seq}.")
         if encoding is not None and given[0] not in {"header", "bytes"}:
-            next_step = "For value, write the encoding itself ({value: int64}); json, field, offset and custom take none."
-            what, expected = f"encoding does not go with {given[0]}", "encoding only with header or bytes"
-            raise SettingError(what, expected, next_step, at=("encoding",))
+            what, next_step = f"{given[0]} with encoding", "For value, write the encoding itself: {value: int64}."
+            raise SettingError(what, "encoding only with header or bytes", next_step, at=("encoding",))
         width = _WIDTHS.get(encoding) if encoding else None
         if width and self.bytes_range and _width(self.bytes_range) != width:
-            what, next_step = f"{encoding} does not fit the byte range", f'For example "0:{width}"; or read digits with utf8.'
+            what, next_step = f"{encoding} does not fit the byte range", f'Write "0:{width}", or read digits with utf8.'
             raise SettingError(what, f"a range of {width} bytes", next_step, at=("encoding",))
         return self
 
@@ -79,46 +73,34 @@ class Extractor(Model):
 
     @property
     def form(self) -> Form:
-        """Which of the seven forms this is."""
+        """The form that is set."""
         return next(iter(self._given()))
 
     @property
     def argument(self) -> str:
-        """The form's argument: the header's name, the path, `start:end`, `module:function`; empty for value and offset."""
+        """The form's argument: a header's name, a path, `start:end` or `module:function`; empty for value and offset."""
         return "" if self.form in {"value", "offset"} else cast("str", self._given()[self.form])
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding as given; else an int64 or int32 in a range of 8 or 4 bytes, and digits (utf8) elsewhere."""
+        """The given encoding, else that of the byte range: int64 for 8 bytes, int32 for 4; else digits (utf8)."""
         width = _width(self.bytes_range) if self.bytes_range else None
         by_width = next((encoding for encoding, fits in _WIDTHS.items() if width == fits), None)
         return self.given_encoding or self.value or by_width or "utf8"
 
     def describe(self) -> str:
-        """Describe the extractor in one readable line, such as `bytes 0:8 (int64)`."""
+        """Describe the extractor in a line, such as `bytes 0:8 (int64)`."""
         return describe(self.form, self.argument, self.encoding)
 
 
 def describe(form: str, argument: str, encoding: str) -> str:
-    """Describe a form with its argument and encoding, as in `Extractor` or in `lakehouse.extract.sources.Source`.
+    """Describe a form of `Extractor` or of `lakehouse.extract.sources.Source`, with its argument and encoding.
 
     >>> describe("prefixed_json", "$.seq", "utf8")
     'json $.seq (utf8), behind the prefix of a schema registry'
     """
-    argument = str(mask(argument))
-    match form:
-        case "header":
-            return f'header "{argument}" ({encoding})'
-        case "offset":
-            return "Kafka offset"
-        case "custom":
-            return f"custom {argument}"
-        case "value":
-            return f"value ({encoding})"
-        case "prefixed_json":
-            return f"json {argument} ({encoding}), behind the prefix of a schema registry"
-        case other:
-            return f"{other} {argument} ({encoding})"
+    description = _DESCRIPTIONS.get(form, "{form} {argument} ({encoding})")
+    return description.format(form=form, argument=mask(argument), encoding=encoding)
 
 
 def _width(bytes_range: str) -> int:

@@ -25,12 +25,12 @@ Severity = Literal["warn", "critical"]
 OnFail = Literal["quarantine_rows", "fail_load"]
 
 
-def _as_written(limit: float | None) -> float | None:
+def _without_fraction(limit: float | None) -> float | None:
     """Turn a whole float into an int, so that a count is shown as 3 and not as 3.0."""
     return int(limit) if limit is not None and limit.is_integer() else limit
 
 
-Limit = Annotated[float, Field(strict=True, ge=0), PlainSerializer(_as_written, return_type=Any)]
+Limit = Annotated[float, Field(strict=True, ge=0), PlainSerializer(_without_fraction, return_type=Any)]
 
 
 class Budget(Model):
@@ -40,21 +40,19 @@ class Budget(Model):
     critical: Limit | None = setting(None, "more than this fails the gate", "0")
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _require_limit(self) -> Self:
         if self.warn is None and self.critical is None:
-            raise SettingError(
-                "a budget without a limit", "warn, critical, or both", "Write it like {warn: 0} or {critical: 0}."
-            )
+            raise SettingError("a budget without a limit", "warn, critical, or both", "Write {warn: 0} or {critical: 0}.")
         if self.warn is not None and self.critical is not None and self.warn > self.critical:
             raise SettingError("critical is below warn", "warn <= critical", "Swap the two, or remove warn.", at=("critical",))
         return self
 
 
 class UserExpectation(Model):
-    """A Great Expectations expectation on Gold's columns, by name; the gate checks that it exists.
+    """An expectation of Great Expectations on Gold's columns, by name; the gate checks that it exists.
 
-    In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows` the
-    rows that do not meet it are kept out of Gold, and the load continues.
+    In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows`,
+    rows that do not meet it stay out of Gold, and the load continues.
     """
 
     name: str
@@ -64,30 +62,29 @@ class UserExpectation(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_yaml(cls, given: Any) -> Any:
+    def _read_yaml(cls, given: Any) -> Any:
         if not isinstance(given, dict) or len(given) != 1:
             next_step = "Write each as an item of its own: - {expect_column_values_to_not_be_null: {column: payload.id}}"
-            raise SettingError("this is no expectation", "one name, and its arguments under it", next_step)
+            raise SettingError("this is no expectation", "a name, and its arguments", next_step)
         [(name, arguments)] = given.items()
         if not isinstance(name, str) or not re.fullmatch(r"expect_[a-z0-9_]+", name):
-            expected, next_step = "a name in snake_case: expect_...", "For example expect_column_values_to_be_between."
-            raise SettingError("this is no name of an expectation", expected, next_step, at=(name,))
+            example = "For example expect_column_values_to_be_between."
+            raise SettingError("this is no name of an expectation", "expect_... in snake_case", example, at=(name,))
         if not isinstance(arguments, dict | None):
-            next_step = f"Write it like {name}: {{column: payload.id}}"
-            raise SettingError("the arguments have no names", "a mapping of arguments", next_step, at=(name,))
+            example = f"Write it like {name}: {{column: payload.id}}"
+            raise SettingError("the arguments have no names", "a mapping of arguments", example, at=(name,))
         rest = dict(arguments or {})
         severity, on_fail = rest.pop("severity", "critical"), rest.pop("on_fail", "fail_load")
         for key, value, known in (("severity", severity, get_args(Severity)), ("on_fail", on_fail, get_args(OnFail))):
             if value not in known:  # the last is the default
                 raise SettingError(f"unknown {key}", " or ".join(known), f"Leave it out for {known[-1]}.", at=(name, key))
         if (severity, on_fail) == ("warn", "quarantine_rows"):
-            what, expected = "a warning keeps no rows out of Gold", "severity: warn, or on_fail: quarantine_rows"
-            next_step = "Leave severity out: the rows are kept out of Gold, and the load continues."
-            raise SettingError(what, expected, next_step, at=(name, "severity"))
+            expected, next_step = "severity: warn, or on_fail: quarantine_rows", "Leave one of the two out."
+            raise SettingError("a warning keeps no rows out of Gold", expected, next_step, at=(name, "severity"))
         return {"name": name, "arguments": rest, "severity": severity, "on_fail": on_fail}
 
     @model_serializer
-    def _as_yaml(self) -> dict[str, Any]:
+    def _write_yaml(self) -> dict[str, Any]:
         on_fail = {} if self.on_fail == "fail_load" else {"on_fail": self.on_fail}
         return {self.name: mask({**self.arguments, "severity": self.severity, **on_fail})}
 
@@ -103,14 +100,14 @@ class Gate(Model):
 
     @field_validator("budgets")
     @classmethod
-    def _limits_fit_the_measure(cls, budgets: dict[Measure, Budget]) -> dict[Measure, Budget]:
+    def _require_fitting_limits(cls, budgets: dict[Measure, Budget]) -> dict[Measure, Budget]:
         for measure, budget in budgets.items():
-            for severity, limit in (("warn", budget.warn), ("critical", budget.critical)):
+            for severity, limit in (("warn", budget.warn or 0), ("critical", budget.critical or 0)):
                 count, is_share = measure.removesuffix("_share"), measure.endswith("_share")
-                if limit is not None and is_share and limit > 1:
+                if is_share and limit > 1:
                     next_step = f"Write 20 % as 0.2; to limit the count, use {count}."
                     raise SettingError("a share above 1", "a share from 0 to 1", next_step, at=(measure, severity))
-                if limit is not None and not is_share and not float(limit).is_integer():
+                if not is_share and limit % 1:
                     share = f"; for a share, use {measure}_share" if f"{measure}_share" in get_args(Measure) else ""
                     next_step = f"Write a whole number{share}."
                     raise SettingError("a count with a fraction", "a whole number", next_step, at=(measure, severity))

@@ -20,16 +20,15 @@ OWN_TABLES = frozenset(
 """The names of the tables and views that Tidemark creates."""
 
 
-def _model_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if name.lower() in OWN_TABLES:
-        what = "Tidemark keeps a table or view of this name itself"
-        raise SettingError(what, "another name", "For example name: incidents_by_day")
+        raise SettingError("Tidemark has a table or view of this name", "another name", "For example name: incidents_by_day")
     return name
 
 
-def _sql_file(given: Any, info: ValidationInfo) -> Path:
+def _check_file(given: Any, info: ValidationInfo) -> Path:
     if not isinstance(given, (str, Path)) or isinstance(given, Secret) or not given:
-        raise SettingError("this is no path", "a path, written out", "For example sql: sql/incidents_by_day.sql")
+        raise SettingError("this is no path", "a path, not a reference", "For example sql: sql/incidents_by_day.sql")
     path = Path(from_config_folder(str(given), info))
     if not path.is_file():
         expected = "an existing file; a relative path starts at the config file's folder"
@@ -37,24 +36,22 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
     try:
         found = problem(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        raise SettingError("this file cannot be read", "a text in UTF-8", "Correct the file, or its rights.") from None
+        raise SettingError("this file cannot be read", "text in UTF-8", "Correct the file, or its rights.") from None
     if found:
-        expected = "SQL over gold_records, gold_latest and gold_stream_health"
-        next_step = "Do that outside of the model: SECURITY.md says what a model may do."
-        raise SettingError(f"the query holds {found}", expected, next_step)
+        raise SettingError(f"the query holds {found}", "SQL over Gold's tables", "SECURITY.md says what a model may do.")
     return path
 
 
-# No underscore first: Tidemark keeps other files under such names.
+# Tidemark's other folders begin with an underscore.
 _IS_NAME = StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}$")
-ModelName = Annotated[str, _IS_NAME, AfterValidator(_model_name), HIDES_SECRETS]
+ModelName = Annotated[str, _IS_NAME, AfterValidator(_check_name), HIDES_SECRETS]
 
 
 class GoldModel(Model):
-    """A table of your own in Gold, built by a SQL query over Gold's tables."""
+    """An additional table in Gold, built by a SQL query over Gold's tables."""
 
     name: ModelName = setting(..., "the table's name: a letter, then letters, digits and _", "incidents_by_day")
-    sql: Annotated[Path, BeforeValidator(_sql_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
+    sql: Annotated[Path, BeforeValidator(_check_file)] = setting(..., "the file with its query", "sql/incidents_by_day.sql")
 
 
 class Gold(Model):
@@ -64,7 +61,7 @@ class Gold(Model):
 
     @field_validator("models")
     @classmethod
-    def _names_differ(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
+    def _require_different_names(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
         names = [model.name.lower() for model in models]
         for place, name in enumerate(names):
             if name in names[:place]:

@@ -1,4 +1,4 @@
-"""Maintenance: how long old versions of the tables can be read, and how their files are compacted."""
+"""Maintenance: how long old versions of the tables stay readable, and how their files are compacted."""
 
 from typing import Annotated
 
@@ -6,8 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from lakehouse.settings.base import Flag, Model, SettingError, Whole, setting
 
-_SAFE_HOURS = 168
-"""Delta's own minimum: below it, an active reader or writer may lose files that it uses."""
+_SAFE_HOURS = 168  # Delta's minimum: below it, an active reader or writer may lose files that it uses
 
 
 class Maintenance(Model):
@@ -21,19 +20,18 @@ class Maintenance(Model):
 
     @field_validator("retain_hours")
     @classmethod
-    def _is_safe(cls, hours: int, info: ValidationInfo) -> int:
+    def _require_safe_hours(cls, hours: int, info: ValidationInfo) -> int:
         if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
-            what = "files would be removed that a run, or a claim that is not finished, still reads"
-            next_step = "Where nothing else reads or writes the tables, also set allow_short_retention: true."
-            raise SettingError(what, f"{_SAFE_HOURS} hours or more", next_step)
+            next_step = "If nothing else reads or writes the tables, also set allow_short_retention: true."
+            raise SettingError("a run may still read the removed files", f"{_SAFE_HOURS} hours or more", next_step)
         return hours
 
     @field_validator("log_retain_days")
     @classmethod
-    def _covers_files(cls, days: int, info: ValidationInfo) -> int:
+    def _require_longer_log(cls, days: int, info: ValidationInfo) -> int:
         if days * 24 < info.data.get("retain_hours", 0):
-            what, expected = "the log would forget versions whose files are kept", "at least as long as retain_hours"
-            raise SettingError(what, expected, "Raise log_retain_days: without its log a version cannot be read.")
+            what = "the log would lose versions whose files are kept, so that they cannot be read"
+            raise SettingError(what, "at least as long as retain_hours", "Raise log_retain_days.")
         return days
 
     @property
@@ -42,7 +40,7 @@ class Maintenance(Model):
         return {
             "delta.deletedFileRetentionDuration": f"interval {self.retain_hours} hours",
             "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
-            # Set explicitly: a platform may enable them by default, and not every engine reads them.
+            # A platform may enable them by default, and not every engine reads them.
             "delta.enableDeletionVectors": "false",
             # Delta's default of 10 makes every tenth run write a checkpoint of every table, a second each.
             "delta.checkpointInterval": "100",

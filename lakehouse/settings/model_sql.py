@@ -1,7 +1,7 @@
-"""Refuses SQL in a Gold model that does more than query tables. The text is checked before there is a session.
+"""Refuses SQL in a Gold model that does more than query tables, before there is a session.
 
 Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`), substitute environment variables
-(`${env:...}`), and read files by some functions. The text is tokenized as by Spark's lexer, and refused if they might differ.
+(`${env:...}`), and read files with some functions. A text that Spark's lexer might read in another way is refused too.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -15,18 +15,18 @@ import re
 REFUSED = frozenset(
     {
         *("reflect", "java_method", "try_reflect"),  # call the JVM
-        # Name a file.
+        # Read files.
         *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
         *("read_files", "cloud_files", "list_files", "python_worker_logs", "table_changes_by_path"),
         *("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore"),
         *("secret", "try_secret", "ai_query", "get_secret"),  # of a platform
-        "identifier",  # says what it means only when it runs
+        "identifier",  # builds a name at run time
     }
 )
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
-# A name may hold line ends. A lookahead, so that no match takes in the start of the next relation.
+# A name may hold line ends. The lookahead does not consume the start of the next relation.
 _RELATION = re.compile(r"(?=UnresolvedRelation \[(.*?)\](?:, \[|$))", re.MULTILINE | re.DOTALL)
 _TABLE_FUNCTION = re.compile(r"UnresolvedTableValuedFunction \[(.*?)\], ", re.DOTALL)
 _VARIABLE = re.compile(r"\$\s*\{")
@@ -46,18 +46,18 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_UNRELIABLE = {"dollar": "a text between dollars", "open": "a {} that nothing ends"}
-"""Tokens after which Spark may read the text otherwise."""
+_UNRELIABLE = {"dollar": "a text between dollars", "open": "a {} without its end"}
+"""Tokens after which Spark may read the text in another way."""
 
 
 def problem(query: str) -> str | None:
-    """Return what a model's query contains that it may not, or None if there is nothing."""
+    """Return the first thing in a model's query that is not allowed, or None if there is none."""
     if _VARIABLE.search(query):
-        return "a variable, ${...}, which is put into the text before it is read"
+        return "a variable, ${...}, which is replaced before the query is parsed"
     kind_before = before = ""
     for match in _TOKEN.finditer(query):
         kind, text = match.lastgroup or "", match[0]
-        if kind == "comment" and "/*" in text[2:-2]:  # whether Spark takes it for one comment or two depends on its parser
+        if kind == "comment" and "/*" in text[2:-2]:  # whether it nests depends on Spark's parser
             return "a comment within a comment"
         if kind in {"space", "line", "hint", "comment"}:
             continue
@@ -85,8 +85,8 @@ def as_query(text: str) -> str:
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
     r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
-    A one-part name is a view of ours or a CTE; a multi-part name is a file, or a table of a catalog. A table function may read
-    anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
+    A one-part name is a view of Tidemark or a CTE; a multi-part name is a file, or a table of a catalog. Table functions may
+    read anything (`table_changes`), so none is allowed; `LATERAL VIEW explode(...)` is not one.
 
     >>> foreign_relations("'UnresolvedTableValuedFunction [range], [3], false", is_in_catalog=True)
     ['range(...)']

@@ -1,12 +1,13 @@
-"""The schema of a payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows.
+"""The schema of a payload: Spark DDL, parsed without Spark and limited to types that every reader of the tables knows.
 
-Not by sqlglot: it takes `a: INT` for a column without a type, accepts types that Spark has not, and changes comments.
+sqlglot is no alternative: it reads `a: INT` as a column without a type, accepts types that Spark lacks, and changes comments.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.settings.base import SettingError, nearest
@@ -18,8 +19,6 @@ CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; users' fields cannot have this name."""
 
 Kind = Literal["scalar", "array", "map", "struct"]
-SchemaError = SettingError
-
 _SYNONYMS = (
     *(("STRING",), ("BINARY",), ("BOOLEAN",), ("TINYINT", "BYTE"), ("SMALLINT", "SHORT"), ("INT", "INTEGER")),
     *(("BIGINT", "LONG"), ("FLOAT", "REAL"), ("DOUBLE",), ("DECIMAL", "DEC", "NUMERIC"), ("DATE",)),
@@ -32,7 +31,7 @@ _REFUSED = {
     **dict.fromkeys(("INTERVAL", "TIME"), "Delta cannot store it; write STRING"),
     **dict.fromkeys(("GEOMETRY", "GEOGRAPHY"), "Other engines cannot read it; write STRING or BINARY"),
     "VOID": "Delta cannot store it",
-    "VARIANT": "It cannot be compared, so no copy could be verified; write STRING or STRUCT<...>",
+    "VARIANT": "It cannot be compared, so copies could not be verified; write STRING or STRUCT<...>",
 }
 _MOST_DIGITS = 38
 _MOST_LEVELS = 50
@@ -56,7 +55,7 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def sql(self) -> str:
-        """Format the type as SQL, all of it nullable: NOT NULL would fail the load of what a producer sent."""
+        """Format the type as SQL. All is nullable: with NOT NULL, a value that a producer sent could fail a load."""
         if self.kind == "struct":
             return f"STRUCT<{', '.join(field.sql() for field in self.fields)}>"
         if self.of:
@@ -64,7 +63,7 @@ class Type:
         return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
 
     def at(self, path: str) -> Type | None:
-        """Return the type of the field at a dotted path, or None if the struct has none there."""
+        """Return the type of the field at a dotted path, or None if there is no such field."""
         name, _, rest = path.partition(".")
         found = next((field.type for field in self.fields if field.name == name), None)
         return found.at(rest) if found and rest else found
@@ -76,12 +75,15 @@ class Type:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct. A value without a required field cannot be decoded. The comment is a SQL literal, or empty."""
+    """A field of a struct. A value that lacks a required field cannot be decoded. The comment is a SQL literal, or empty.
+
+    Tables keep neither comments nor which fields are required, so fields that differ only in these are equal.
+    """
 
     name: str
     type: Type
-    is_required: bool = False
-    comment: str = ""
+    is_required: bool = attribute(default=False, compare=False)
+    comment: str = attribute(default="", compare=False)
 
     def sql(self) -> str:
         """Format the field as SQL, nullable."""
@@ -115,7 +117,7 @@ def odd_names(struct: Type) -> Iterator[str]:
 
 
 def storable(found: Type, path: str = "") -> tuple[Type | None, list[str]]:
-    """Return the type without the fields that no table can hold, None if nothing is left, and the paths of these fields.
+    """Return the type without fields that no table can hold (None if none is left), and the paths of those fields.
 
     >>> found = Type("scalar", "INT")
     >>> left, odd = storable(Type("struct", fields=tuple(Field(name, found) for name in ("a", "A", "b c", "d"))))
@@ -146,7 +148,7 @@ def _is_stored(name: str) -> bool:
 
 
 def parse(ddl: str) -> Type:
-    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SchemaError` for what JSON, Delta or another engine refuses."""
+    """Parse DDL, as in CREATE TABLE, into a struct; raise a `SettingError` if JSON, Delta or another engine refuses it."""
     parser = _Parser(ddl)
     found = Type("struct", fields=parser.fields(1))
     parser.want(r"\Z")
@@ -154,15 +156,15 @@ def parse(ddl: str) -> Type:
 
 
 def of(ddl: str | None) -> Type:
-    """Return the type of a payload: the struct of its fields, or text if there is no DDL."""
+    """Return the type of a payload: a struct, or text if there is no DDL."""
     return parse(ddl) if ddl else Type("scalar", "STRING")
 
 
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
-    """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, by name.
+    """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, sorted by name.
 
-    So topics that come or go move no field. `own` has each topic's type after its place in the config. Two types of one
-    field, or text next to fields, raise a `SchemaError`.
+    A new or removed topic moves no field. `own` has each topic's type after its place in the config. Two types of a field, or
+    text in one topic and fields in another, raise a `SettingError`.
 
     >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'
@@ -175,25 +177,19 @@ def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None
     for place, each in parts:
         if each.kind != first.kind:
             text, fields = (place, first_place) if each.kind == "scalar" else (first_place, place)
-            what = f"{text} decodes into text, and {fields} into fields, and both are the column payload"
-            next_step = f"Write {text} with a format and a schema, or make a pipeline of its own for those topics."
-            raise SchemaError(what, "text in all topics, or fields in all topics", next_step)
+            what = f"{text} decodes into text, and {fields} into fields, but the column payload has one type"
+            next_step = f"Write {text} with a format and a schema, or make a separate pipeline for those topics."
+            raise SettingError(what, "text in all topics, or fields in all topics", next_step)
         for field in each.fields:
             other_place, other = known.setdefault(field.name.lower(), (place, field))
-            if other.name != field.name or _bare(other.type) != _bare(field.type):
+            if other != field:
                 what = f"the payload's field {field.name} is {field.type.sql()} in {place}"
                 what += f", and {other.name} is {other.type.sql()} in {other_place}"
-                next_step = "Give one of the two another name, or the same type; or make a pipeline of its own for that topic."
-                raise SchemaError(what, "one type for a name, in all topics", next_step)
+                next_step = "Rename one of them, or give both the same type, or make a separate pipeline for that topic."
+                raise SettingError(what, "one type per name, in all topics", next_step)
     leading = top.fields if top else ()
     added = [field for name, (_, field) in sorted(known.items()) if name not in {each.name.lower() for each in leading}]
     return Type(first.kind, first.name, fields=(*leading, *added))
-
-
-def _bare(each: Type) -> Type:
-    """Return a type without what tables do not keep: which fields are required, and comments."""
-    fields = tuple(Field(field.name, _bare(field.type)) for field in each.fields)
-    return replace(each, of=_bare(each.of) if each.of else None, fields=fields)
 
 
 class _Parser:
@@ -203,7 +199,7 @@ class _Parser:
         self._ddl, self._at = ddl.rstrip(), 0
 
     def take(self, pattern: str) -> str | None:
-        """Read the next token, or return None if it is another one."""
+        """Consume the next token, or return None if it does not match."""
         found = re.compile(rf"\s*({pattern})", re.DOTALL).match(self._ddl, self._at)
         self._at = found.end() if found else self._at
         return found[1] if found else None
@@ -211,9 +207,8 @@ class _Parser:
     def want(self, pattern: str) -> str:
         found = self.take(pattern)
         if found is None:
-            example = "id STRING, amount DOUBLE, tags ARRAY<STRING>"
-            next_step = f'Write it like "{example}"; quote odd names with `backticks`.'
-            raise SchemaError("this is no list of fields", "Spark DDL: names with types, separated by commas", next_step)
+            next_step = 'Write it like "id STRING, amount DOUBLE, tags ARRAY<STRING>"; put odd names in `backticks`.'
+            raise SettingError("this is no list of fields", "Spark DDL: names with types, separated by commas", next_step)
         return found
 
     def fields(self, level: int) -> tuple[Field, ...]:
@@ -222,8 +217,8 @@ class _Parser:
         while is_next:
             field = self._field(level)
             if found.setdefault(field.name.lower(), field) is not field:
-                what, expected = f"the field {field.name} is listed twice", "each name once, ignoring case"
-                raise SchemaError(what, expected, "Rename one of the two: Delta cannot store both.")
+                what, next_step = f"the field {field.name} is listed twice", "Rename one: Delta cannot store both."
+                raise SettingError(what, "each name once, ignoring case", next_step)
             is_next = self.take(",") is not None
         return tuple(found.values())
 
@@ -232,8 +227,7 @@ class _Parser:
         name = written[1:-1].replace("``", "`") if written.startswith("`") else written
         if not _is_stored(name):
             expected = f"a name without blanks and without any of {_NOT_IN_NAMES.strip()}, and not {CORRUPT}"
-            next_step = "Delta stores no such name: keep the value as text, or have the producer rename the field."
-            raise SchemaError(f"{name!r} cannot be the name of a field", expected, next_step)
+            raise SettingError(f"{name!r} cannot be the name of a field", expected, "Rename it, or keep the value as text.")
         self.take(":")
         found = self._type(level)
         is_required = bool(self.take(r"(?i:NOT)\b") and self.want(r"(?i:NULL)\b"))
@@ -242,37 +236,31 @@ class _Parser:
 
     def _type(self, level: int) -> Type:
         if level > _MOST_LEVELS:
-            raise SchemaError(
-                "the types are nested too deep", f"at most {_MOST_LEVELS} levels", "Keep the inner part as STRING."
-            )
+            raise SettingError("the types are nested too deep", f"at most {_MOST_LEVELS} levels", "Keep a part as STRING.")
         written = self.want(r"\w+")
         name = written.upper()
         if name in _NESTED:
             self.want("<")
             if name == "MAP":
                 if self._type(level + 1).name != "STRING":
-                    raise SchemaError("the keys of a MAP are no strings", "MAP<STRING, ...>", "JSON has no other keys.")
+                    raise SettingError("the keys of a MAP are no strings", "MAP<STRING, ...>", "JSON has no other keys.")
                 self.want(",")
             fields = self.fields(level + 1) if name == "STRUCT" else ()
             found = Type(_NESTED[name], of=None if fields else self._type(level + 1), fields=fields)
             self.want(">")
             return found
         if name not in _SCALARS:
-            raise _no_type(written)
+            why, near = _REFUSED.get(name), nearest(written, [*_SCALARS, *_NESTED])
+            what = f"{written} cannot be the type of a payload's field" if why else f"{written} is no type"
+            known = dict.fromkeys([*_SCALARS.values(), "ARRAY<...>", "MAP<STRING, ...>", "STRUCT<...>"])
+            next_step = f"{why}." if why else f"Did you mean {near}?" if near else "Correct the type."
+            raise SettingError(what, f"one of {', '.join(known)}", next_step)
         return Type("scalar", _SCALARS[name], self._digits() if _SCALARS[name] == "DECIMAL" else None)
 
     def _digits(self) -> tuple[int, int]:
         written = self.take(r"\(\s*[0-9]{1,4}\s*(?:,\s*[0-9]{1,4}\s*)?\)")
         precision, scale, *_ = (*map(int, re.findall("[0-9]+", written or "10")), 0)
         if not (1 <= precision <= _MOST_DIGITS and scale <= precision):
-            expected = f"at most {_MOST_DIGITS} digits, and no more behind the point than there are"
-            raise SchemaError(f"DECIMAL({precision},{scale}) cannot be", expected, "For example DECIMAL(18,2).")
+            expected = f"at most {_MOST_DIGITS} digits, and a scale up to the precision"
+            raise SettingError(f"DECIMAL({precision},{scale}) cannot be", expected, "For example DECIMAL(18,2).")
         return precision, scale
-
-
-def _no_type(written: str) -> SchemaError:
-    expected = f"one of {', '.join(dict.fromkeys([*_SCALARS.values(), 'ARRAY<...>', 'MAP<STRING, ...>', 'STRUCT<...>']))}"
-    if why := _REFUSED.get(written.upper()):
-        return SchemaError(f"{written} cannot be the type of a payload's field", expected, f"{why}.")
-    near = nearest(written, [*_SCALARS, *_NESTED])
-    return SchemaError(f"{written} is no type", expected, f"Did you mean {near}?" if near else "Correct the type.")

@@ -1,4 +1,4 @@
-"""The policies: what happens to records that are not simply new, for all topics and for single ones."""
+"""The policies: how records are decided that are not simply new, for all topics and for single ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -16,22 +16,14 @@ class TopicPolicies(Model):
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
         0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"
     )
-    max_new_streams: Whole | None = setting(
-        10_000, "how many new streams of a topic a load may bring before the breaker opens; null for any", "1000"
-    )
+    max_new_streams: Whole | None = setting(10_000, "the most new streams of a topic in a load; null for any", "1000")
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
-    numbering: Literal["per_topic", "per_partition"] | None = setting(
-        None,
-        "whether a number names one record of its producer in the whole topic, or in its partition; read when a topic gets "
-        "partitions, null to let its records show it",
-        "per_topic",
-    )
+    numbering: Literal["per_topic", "per_partition"] | None = setting(None, "where a number names one record", "per_topic")
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
         # By key, not by value: an explicit null lifts an inherited max_jump.
-        named = {name: getattr(self, name) for name in self.model_fields_set}
-        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **named})
+        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **self.model_dump(exclude_unset=True)})
 
 
 class Policies(TopicPolicies):
@@ -44,19 +36,10 @@ class Policies(TopicPolicies):
     def _inherit(cls, topics: dict[str, TopicPolicies], info: ValidationInfo) -> dict[str, TopicPolicies]:
         return {topic: own.over(info.data) for topic, own in topics.items()}
 
-    @property
-    def new_streams_of_topics(self) -> dict[str, int | None]:
-        """The `max_new_streams` of each topic that sets its own."""
-        return self._of_topics("max_new_streams")
-
-    @property
-    def topic_shares(self) -> dict[str, float]:
-        """The `max_quarantined_share` of each topic that sets its own."""
-        return self._of_topics("max_quarantined_share")
+    def own_values(self, policy: str) -> dict[str, Any]:
+        """Return the value of a policy for each topic that sets its own."""
+        return {topic: getattr(own, policy) for topic, own in self.topics.items() if policy in own.model_fields_set}
 
     def numbering_of(self, topic: str) -> Literal["per_topic", "per_partition"] | None:
-        """The `numbering` of a topic."""
+        """Return the `numbering` of a topic."""
         return self.topics.get(topic, self).numbering
-
-    def _of_topics(self, name: str) -> dict[str, Any]:
-        return {topic: getattr(own, name) for topic, own in self.topics.items() if name in own.model_fields_set}

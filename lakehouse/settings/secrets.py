@@ -1,20 +1,20 @@
-"""Secrets: the text type that masks the values of `${env:NAME}` and `${secret:scope/key}` in a config wherever it is shown."""
+"""Secrets: the text type for values of `${env:NAME}` and `${secret:scope/key}`, which is masked wherever it is shown."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, GetPydanticSchema
 from pydantic_core import core_schema
 
 MASK = "********"
 MASKED = "masked"
-"""Metadata of a setting that is masked, always or because of its name, even if it is written in plain text."""
+"""Metadata of a setting that is masked even if it is written in plain text, always or because of its name."""
 
 _SMELLS = re.compile(
     r"assertion|credential|jaas|key|passphrase|passwd|password|private|pwd|secret|token|user\.info|(auth|pass|sig|signature)$"
 )
-# Up to the last @: a password may hold a slash or an @, though neither belongs there unescaped.
+# Up to the last @: a password may hold an unescaped slash or @.
 _LOGIN = re.compile(r"(?<=://)\S+(?=@)")
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#?/\s]+)=([^&;#\s]+)")
 _WEB = ("http://", "https://")
@@ -22,7 +22,7 @@ _SHORTEST = 4
 
 
 class Secret(str):
-    """Text from a reference, masked in its repr. `parts` are the referenced values, which a log line may hold alone."""
+    """Text from a reference, masked in its repr. `parts` are the referenced values, which a log may hold on their own."""
 
     __slots__ = ("parts",)
     parts: tuple[str, ...]
@@ -35,23 +35,19 @@ class Secret(str):
 
     @classmethod
     def marked(cls, text: str) -> Self:
-        """Mark a text as secret, unless it is marked."""
+        """Mark a text as secret, unless it already is."""
         return text if isinstance(text, cls) else cls(text)
 
     def __repr__(self) -> str:
         return repr(MASK)
 
 
-class _HidesSecrets:
-    """Metadata of a text: pydantic turns a subclass of str into str; this keeps a Secret, and masks it when dumped."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        masked = core_schema.plain_serializer_function_ser_schema(mask)
-        return core_schema.no_info_wrap_validator_function(_keep, handler(source), serialization=masked)
-
-
-HIDES_SECRETS = _HidesSecrets()
-"""Comes last in an Annotated, around the checks of the text."""
+HIDES_SECRETS = GetPydanticSchema(
+    lambda source, handler: core_schema.no_info_wrap_validator_function(
+        _keep, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(mask)
+    )
+)
+"""Makes pydantic keep a Secret, where it would return a str, and mask it in dumps. The last part of an Annotated."""
 
 
 def _keep(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
@@ -62,8 +58,7 @@ def _keep(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
 def in_uri(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) of credentials in a text's URIs: user info, and parameters named like a secret.
 
-    User info without a password is a credential only under http(s); elsewhere it is a name (`abfss://container@account`). In
-    doubt more is hidden, never less.
+    User info without a password is a credential only in http(s); elsewhere it is a name (`abfss://container@account`).
 
     >>> [text[a:b] for text in ("s3://id:pass@b/x", "https://t0ken@h", "abfss://c@a") for a, b in in_uri(text)]
     ['id:pass', 't0ken']
@@ -86,7 +81,7 @@ def in_uri(text: str) -> list[tuple[int, int]]:
 
 
 def mask(value: object) -> object:
-    """Mask what may not be shown of a value: text from references, in lists and mappings too, and credentials in URIs.
+    """Mask the secrets of a value: text from references, also in lists and mappings, and credentials in URIs.
 
     >>> mask({"a": [Secret("x"), 1], "b": "s3://id:pass@bucket/lake"})
     {'a': ['********', 1], 'b': 's3://********@bucket/lake'}
@@ -103,7 +98,7 @@ def mask(value: object) -> object:
 
 
 def smells_of_secret(name: str) -> bool:
-    """Whether a key of this name usually holds a secret, so that its value is masked even if written in plain text.
+    """Whether a key of this name usually holds a secret.
 
     >>> smells_of_secret("sasl.jaas.config"), smells_of_secret("ssl.keystore.location"), smells_of_secret("ssl.keystore.key")
     (True, False, True)
@@ -119,7 +114,7 @@ def secret_texts(value: object) -> set[str]:
     if isinstance(value, str):
         logins = [value[start:end] for start, end in in_uri(value)]
         parts = {part for login in logins for part in (login, login.partition(":")[2])}
-        return {part for part in parts if len(part) >= _SHORTEST}  # a shorter text would be masked inside ordinary words
+        return {part for part in parts if len(part) >= _SHORTEST}  # a shorter one would be masked inside ordinary words
     if isinstance(value, BaseModel):
         value = value.__dict__  # not a dump, which masks the secrets
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Monitoring of a pipeline: metrics in a file or on a port, and alerts. Everything is off unless configured."""
+"""Monitoring of a pipeline: metrics in a file or on a port, and alerts. All is off by default."""
 
 import re
 from typing import Annotated, Self
@@ -14,35 +14,32 @@ _OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
 """An argument that holds an option and its value: --name=value, name=value, -uvalue."""
 
 
-def _url(text: str) -> str:
+def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:  # a port that is no number, brackets that do not close
         is_url = False
     if not is_url or not text.isascii() or not text.isprintable() or " " in text:
-        expected = "a URL that begins with https:// or http://"
-        next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable."
-        raise SettingError("this is no address that can be posted to", expected, next_step)
+        next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME} with the whole URL in the variable."
+        raise SettingError("this is no URL that can be posted to", "a URL with https:// or http://", next_step)
     return Secret.marked(text)  # anyone who knows the URL may post to it
 
 
-def _local_file(path: str, info: ValidationInfo) -> str:
+def _resolve_file(path: str, info: ValidationInfo) -> str:
     if is_uri(path):
-        next_step = "For example /var/lib/node_exporter/incidents.prom; relative ones start at the config file's folder."
-        raise SettingError("this is no file of this machine", "a path", next_step)
+        expected = "a path; a relative one starts at the config file's folder"
+        raise SettingError("this is no local file", expected, "For example /var/lib/node_exporter/incidents.prom.")
     return from_config_folder(path, info)
 
 
-LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_local_file), HIDES_SECRETS]
+LocalFile = Annotated[str, StringConstraints(min_length=1), AfterValidator(_resolve_file), HIDES_SECRETS]
 
 
 class Webhook(Model):
     """An address that alerts are posted to, as JSON."""
 
-    url: Annotated[str, StringConstraints(min_length=1), AfterValidator(_url), HIDES_SECRETS, MASKED] = setting(
-        ..., "the address", "${env:ALERT_URL}"
-    )
+    url: Annotated[Text, AfterValidator(_check_url), MASKED] = setting(..., "the address", "${env:ALERT_URL}")
     headers: dict[str, Annotated[str, HIDES_SECRETS, MASKED]] = setting({}, "its headers", "{Authorization: '${env:AUTH}'}")
     timeout_seconds: Whole = setting(10, "how long an answer is waited for", "10")
 
@@ -51,17 +48,17 @@ class Webhook(Model):
     def _check_and_hide(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
             if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-                what, expected = "this is no name of a header", "letters, digits and hyphens"
-                raise SettingError(what, expected, "For example Authorization.", at=(name,))
+                example = "For example Authorization."
+                raise SettingError("this is no name of a header", "letters, digits and hyphens", example, at=(name,))
             if not re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", value):
-                next_step = "Remove the line end or the other characters."
-                raise SettingError("this is no value of a header", "one line of ASCII, trimmed", next_step, at=(name,))
+                expected = "one trimmed line of ASCII"
+                raise SettingError("this is no value of a header", expected, "Remove the line end.", at=(name,))
         is_login = {name: re.search("auth|cookie|session", name.lower()) or smells_of_secret(name) for name in headers}
         return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
 
 
-def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Mark the arguments that hold a password: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
+def _mark_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Mark arguments with a password as secret: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`."""
     marked = list(command)
     for place, argument in enumerate(command):
         before = command[place - 1] if place and command[place - 1].startswith("-") else ""
@@ -77,7 +74,7 @@ def _takes_password(option: str, value: str) -> bool:
 
 
 class Alerts(Model):
-    """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
+    """Where alerts go when the gate fails, the breaker opens or the lag exceeds a limit."""
 
     webhook: Webhook | None = setting(None, "an address to post to", "{url: '${env:ALERT_URL}'}")
     mail_command: tuple[Annotated[Text, MASKED], ...] | None = setting(
@@ -92,16 +89,16 @@ class Alerts(Model):
 
     @field_validator("mail_command")
     @classmethod
-    def _names_a_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _require_program(cls, command: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if command == ():
             raise SettingError("no program is named", "a program and its arguments", "For example [sendmail, ops@example.org].")
-        return command and _without_passwords(command)
+        return command and _mark_passwords(command)
 
     @model_validator(mode="after")
-    def _goes_somewhere(self) -> Self:
+    def _require_receiver(self) -> Self:
         if self.max_lag is not None and not self.is_on:
             next_step = "Name one of them, or remove max_lag."
-            raise SettingError("max_lag without a receiver", "webhook or mail_command", next_step, at=("max_lag",))
+            raise SettingError("max_lag has no receiver", "webhook or mail_command", next_step, at=("max_lag",))
         return self
 
 
@@ -109,9 +106,7 @@ class Watch(Model):
     """Metrics and alerts of the pipeline."""
 
     metrics_file: LocalFile | None = setting(None, "a file for Prometheus' agent", "/var/lib/node_exporter/tidemark.prom")
-    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(
-        None, "the port on which `run --every` answers with the same", "9464"
-    )
+    metrics_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = setting(None, "the port for metrics", "9464")
     metrics_host: Text = setting("127.0.0.1", "the address of that port", "10.0.0.5")
     state_file: LocalFile | None = setting(None, "a file kept for the next run", "/var/lib/tidemark/incidents.json")
     alerts: Alerts = setting(Alerts, "who is alerted", "{max_lag: 100000}")

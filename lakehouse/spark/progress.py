@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
 
-from lakehouse.run.events import WORKING
+from lakehouse.run.context import WORKING, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from lakehouse.run.context import Report
 
 _REPORT_SECONDS = 5.0
 _LOOKS_PER_REPORT = 5

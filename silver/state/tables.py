@@ -13,7 +13,7 @@ from lakehouse.delta import small_tables, tables
 from lakehouse.delta.added_fields import added_fields
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
-from lakehouse.settings.payload_schema import SchemaError
+from lakehouse.settings.base import SettingError
 from lakehouse.spark import frames, value_formats
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded
@@ -127,7 +127,7 @@ def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
         kind = rules.payload_type or payload_schema.of(None)
         decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis
         return spark.sql(f"SELECT CAST(NULL AS {kind.sql()})").schema[0].dataType
-    except (SchemaError, PySparkException) as error:
+    except (SettingError, PySparkException) as error:
         raise ConfigError(
             f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
             where="value.schema",

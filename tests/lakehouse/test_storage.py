@@ -40,6 +40,7 @@ def storage(environ: dict[str, str], root: str, **given: Any) -> Storage | None:
         ({}, "gs://bucket/lake", {"endpoint": "https://private:9000/"}, GoogleStorage("https://private:9000/")),
         (AMAZON, S3, {}, S3Storage("https://minio:9000", "eu-central-1", "theirs")),
         ({**AMAZON, "AWS_ENDPOINT_URL_S3": "https://s3:1"}, S3, {}, S3Storage("https://s3:1", "eu-central-1", "theirs")),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu"}, S3, {}, S3Storage(region="eu")),
         (AMAZON, S3, {"region": "us-west-2"}, S3Storage("https://minio:9000", "us-west-2", "theirs")),
         # A token of the environment does not go with a key of the config.
         ({"AWS_SESSION_TOKEN": "theirs"}, S3, OURS, S3Storage(access_key_id="ours", secret_access_key="secret")),

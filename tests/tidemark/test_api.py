@@ -51,9 +51,9 @@ CIRCLE["kafka"] = CIRCLE
     [
         ({}, "holds no settings"),
         ({**NOTHING, "sequence": {"heder": "seq"}}, "sequence.heder"),
-        ({**NOTHING, "pipeline": object()}, "what no YAML file can"),
+        ({**NOTHING, "pipeline": object()}, "a value that YAML lacks"),
         ({**NOTHING, "pipeline": b"tests"}, "a value of the type bytes"),
-        (CIRCLE, "what no YAML file can"),
+        (CIRCLE, "a value that YAML lacks"),
         ("none.yml", "no config file"),
         ({**NOTHING, "pipeline": "\x1b[31m"}, "pipeline"),
     ],

@@ -50,10 +50,11 @@ def called_from_python(spark: SparkSession | None) -> Iterator[None]:
 def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
     """Load the settings from a file or its content; ConfigError if they are wrong. Overrides: KEY=VALUE, or values by key."""
     from lakehouse.config import load as configs
+    from lakehouse.settings.secrets import secret_texts
 
     values = dict(overrides if isinstance(overrides, Mapping) else map(_pair, overrides or []))
     settings = configs.load(config, overrides=values, environ=os.environ)
-    exit_codes.known_secrets.update(configs.known_secrets(settings))
+    exit_codes.known_secrets.update(secret_texts(settings))
     return settings
 
 

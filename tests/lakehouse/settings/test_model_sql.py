@@ -32,8 +32,8 @@ FORBIDDEN = [
     ("SELECT 'it''s', reflect('a', 'b')", "reflect"),
     ("SELECT 1 /* /* */ , reflect('a', 'b') /* */ */", "a comment within a comment"),
     ("SELECT $$ ' $$, reflect('a', 'b')", "dollars"),
-    ("SELECT 'open, reflect('a', 'b')", "nothing ends"),
-    ("SELECT 1, ` FROM a", "nothing ends"),
+    ("SELECT 'open, reflect('a', 'b')", "without its end"),
+    ("SELECT 1, ` FROM a", "without its end"),
     ("SELECT 1 -- a\r, reflect('a', 'b')", "reflect"),
 ]
 

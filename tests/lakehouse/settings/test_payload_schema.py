@@ -4,7 +4,8 @@ from typing import get_args
 
 import pytest
 
-from lakehouse.settings.payload_schema import _SCALARS, Kind, SchemaError, Type, parse
+from lakehouse.settings.base import SettingError
+from lakehouse.settings.payload_schema import _SCALARS, Kind, Type, parse
 from tests.pipelines import test_payload_types
 from tests.support import hostile_bytes
 
@@ -42,7 +43,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("ddl", "why"), [(ddl, why) for why, ddls in REFUSED.items() for ddl in ddls])
 def test_what_cannot_be_decoded_stored_or_read_is_refused(ddl: str, why: str) -> None:
-    with pytest.raises(SchemaError, match=why):
+    with pytest.raises(SettingError, match=why):
         parse(ddl)
 
 

@@ -82,8 +82,9 @@ def test_a_relative_root_starts_at_the_config_folder_and_a_catalog_has_a_volume(
     for given, root in [("./lake", "/etc/lake"), *((each, each) for each in ("/abs", "s3://b/lake", "dbfs:/lake"))]:
         found = LakehouseSettings.model_validate({"root": given}, context={"folder": Path("/etc")})
         assert (found.root, found.volume) == (root, None)
-    assert LakehouseSettings(catalog="main", schema="tide").volume == "/Volumes/main/tide/tidemark"
-    assert LakehouseSettings(catalog="main", schema="tide", volume="/Volumes/x/y/z").volume == "/Volumes/x/y/z"
+    place = {"catalog": "main", "schema": "tide"}
+    assert LakehouseSettings.model_validate(place).volume == "/Volumes/main/tide/tidemark"
+    assert LakehouseSettings.model_validate({**place, "volume": "/Volumes/x/y/z"}).volume == "/Volumes/x/y/z"
 
 
 def test_expectations_are_read_from_their_yaml_form_and_budgets_stay_whole_numbers() -> None:

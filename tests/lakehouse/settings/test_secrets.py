@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config.keys import all_keys, dotted
-from lakehouse.config.load import ConfigMistakesError, known_secrets, load, redacted, show_yaml
-from lakehouse.config.references import resolve
+from lakehouse.config.load import ConfigMistakesError, load, redacted, resolve, show_yaml
 from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, smells_of_secret
+from lakehouse.settings.secrets import Secret, secret_texts, smells_of_secret
 from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, plant_scopes, planted, secret_keys
 from tests.support.small_config import write_config, write_text
 
@@ -92,7 +91,7 @@ def test_only_what_is_secret_is_masked_when_shown_and_scrubbed_from_logs(setting
     hidden = ("sasl.jaas.config", "client.id", "ssl.truststore.password")
     assert kafka["properties"] == {**dict.fromkeys(hidden, "********"), "security.protocol": "SASL_SSL"}
     assert kafka["topics"] == ["incidents"]
-    known = known_secrets(settings)
+    known = secret_texts(settings)
     assert {SECRET, "broker-of-the-vault:9092", "/hidden-lake", "written-out-password"} <= known
     assert not {"SASL_SSL", "incidents", ""} & known
 
@@ -125,7 +124,7 @@ def test_what_was_written_out_in_unusual_places_is_masked_and_known(tmp_path: Pa
         *("seen", "--mail-from", "ops@example.org", "'2525'"),
     ):
         assert seen in shown
-    assert {"ada:hunter1", *(f"hunter{number}" for number in range(2, 18))} <= known_secrets(settings)
+    assert {"ada:hunter1", *(f"hunter{number}" for number in range(2, 18))} <= secret_texts(settings)
     assert settings.watch.alerts.mail_command == tuple(mail)
 
 
@@ -140,7 +139,7 @@ def test_a_key_that_is_named_as_a_secret_is_one() -> None:
 @pytest.mark.parametrize("form", ["written out", "of a variable"])  # of a scope: the last test of this file
 def test_every_secret_is_known_however_it_is_written(tmp_path: Path, key: str, form: str) -> None:
     settings = load(write_config(tmp_path, root="/r", **planted(SECTIONS[key], FORMS[form])), environ={VARIABLE: PLANTED})
-    assert any(PLANTED in text for text in known_secrets(settings))
+    assert any(PLANTED in text for text in secret_texts(settings))
     assert PLANTED not in (shown := show_yaml(settings) + repr(settings) + json.dumps(redacted(settings)))
     assert "********" in shown
 

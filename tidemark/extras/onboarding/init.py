@@ -18,7 +18,7 @@ from lakehouse.errors import RegistryError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
-from lakehouse.settings.secrets import smells_of_secret
+from lakehouse.settings.secrets import secret_texts, smells_of_secret
 from tidemark.extras.onboarding import candidates, texts, values
 from tidemark.extras.onboarding import sample as kafka_sample
 from tidemark.extras.onboarding.texts import Section
@@ -314,7 +314,7 @@ def _parse(asked: Asked, sections: Sequence[Section]) -> Settings:
     """Read a config; without the variables that would override it, so that its own text is in order."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     settings = configs.parse(texts.config_text(sections), asked.config, environ=environ)
-    exit_codes.known_secrets.update(configs.known_secrets(settings))
+    exit_codes.known_secrets.update(secret_texts(settings))
     return settings
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import shortened
-from lakehouse.run.events import bind
+from lakehouse.run.context import Report, bind
 from lakehouse.table import Lakehouse
 from tidemark.process.exit_codes import best_effort, scrub_text
 from tidemark.runner.summary import STAGES
@@ -18,7 +18,6 @@ from tidemark.runner.summary import STAGES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Alerts, Settings
     from pipelines.job import Job
     from tidemark.extras.watch.alerts import Alert, Finding

@@ -120,7 +120,7 @@ def test_what_does_not_fit_says_why() -> None:
         "text": "text, such as x",
         "half": "fractions, such as 0.5",
         "at": "it looks like a time, and two records of one moment would have one sequence",
-        "far": "it is not from 0 to the greatest number of its encoding",
+        "far": "it is below 0, or above the highest number of its encoding",
         "neg": "negative numbers, such as 0 (in 39 of 40 records)",
     }
 

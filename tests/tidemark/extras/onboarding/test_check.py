@@ -52,7 +52,7 @@ def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
 def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(filled: str, checked: Check, tmp_path: Path) -> None:
     code, found = checked(filled, value={"format": "text"})
     assert code == 0
-    lacking = "1: there is no such header, path or byte range, or the extractor gave nothing"
+    lacking = "1: there is no such header, path or byte range, or the extractor returned nothing"
     assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
         "sequence": f"header:seq in 23 of 24 records, 1 to 20; {lacking}",
         "order": "rises, without a gap; 3 records sent again; 1 invalid",
@@ -80,7 +80,8 @@ def test_json_that_is_no_object_is_named_by_what_it_is(broker: LocalBroker, topi
 
 def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -> None:
     schema = record("Item", id="long", qty="int")
-    value, item = ValueFormat(format="avro", schema="id BIGINT", avro_schema=json.dumps(schema)), {"id": 1000, "qty": 3}
+    given = {"format": "avro", "schema": "id BIGINT", "avro_schema": json.dumps(schema)}
+    value, item = ValueFormat.model_validate(given), {"id": 1000, "qty": 3}
     plain = written(schema, item)
     wrong = "not of value.avro_schema"
     expected = {

@@ -54,6 +54,10 @@ def begin(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     return run
 
 
+def extractor(**form: str) -> Extractor:
+    return Extractor.model_validate(form)
+
+
 def asker(answers: dict[str, str]) -> tuple[list[str], Callable[[str, str | None], str]]:
     """A person who gives these answers, and the questions that they were asked."""
     asked: list[str] = []
@@ -71,7 +75,7 @@ def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(fill
     code, out, _ = begin(name, "--root", "./lake")
 
     settings = load("tidemark.yml", environ={})
-    assert (code, settings.sequence, settings.pipeline) == (0, Extractor(header="seq"), name)
+    assert (code, settings.sequence, settings.pipeline) == (0, extractor(header="seq"), name)
     assert settings.lakehouse.root == str(Path("lake").resolve())
     assert "# header:seq is in 45 of 45 records: whole numbers, 1 to 39." in Path("tidemark.yml").read_text()
     answer = "The sequence is header:seq: the only one that fits. Producer: none. Epoch: none. It rises, without a gap; 6"
@@ -142,10 +146,10 @@ def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Fill
 def test_of_several_that_fit_the_first_or_named_wins(filled: Filled, begin: Begin, broker: LocalBroker, tmp_path: Path) -> None:
     name = filled(*(Sent(b'{"id": %d, "b": %d}' % (n, n), headers=[("seq", b"%d" % n)]) for n in range(30)))
     assert "first of several that fit" in " ".join(begin(name)[1].split())
-    assert load("tidemark.yml", environ={}).sequence == Extractor(header="seq")
+    assert load("tidemark.yml", environ={}).sequence == extractor(header="seq")
     code, out, _ = begin(name, "--sequence", "json:$.id", "--force")
     assert (code, "as was asked" in out) == (0, True)
-    assert load("tidemark.yml", environ={}).sequence == Extractor(json="$.id")
+    assert load("tidemark.yml", environ={}).sequence == extractor(json="$.id")
 
     answers = {
         "Kafka's brokers, host:port": broker.bootstrap_servers,
@@ -158,7 +162,7 @@ def test_of_several_that_fit_the_first_or_named_wins(filled: Filled, begin: Begi
     assert init(nothing, ask=ask, as_json=False) == 0
     assert asked == list(answers)
     settings = load(tmp_path / "own.yml", environ={})
-    assert (settings.sequence, settings.lakehouse.root) == (Extractor(json="$.id"), str(tmp_path / "here"))
+    assert (settings.sequence, settings.lakehouse.root) == (extractor(json="$.id"), str(tmp_path / "here"))
     assert init(replace(nothing, is_forced=True, brokers=broker.bootstrap_servers, topics=[name]), ask=None, as_json=True) == 0
 
 
@@ -173,7 +177,7 @@ def test_hostile_records_are_escaped_and_the_config_runs(filled: Filled, begin: 
 
     _, out, _ = begin(name, "--sequence", "header:" + names[1])
 
-    assert load("tidemark.yml", environ={}).sequence == Extractor(header=names[1])
+    assert load("tidemark.yml", environ={}).sequence == extractor(header=names[1])
     assert "never-shown" not in out + Path("tidemark.yml").read_text()
     assert not set(out) & {"\x1b", "\r", "\u202e"}
 
@@ -222,7 +226,7 @@ def test_fields_of_avro_are_looked_at_and_in_the_config(filled: Filled, begin: B
     assert "value:\n  format: avro\n  schema: seq BIGINT, who STRING, amount DOUBLE\n  registry:\n" in text
     assert "    username: ${env:REGISTRY_USER}\n    password: ${env:REGISTRY_PASSWORD}\n" in text
     settings = load("tidemark.yml")
-    assert (settings.sequence, settings.producer) == (Extractor(field="seq"), Extractor(field="who"))
+    assert (settings.sequence, settings.producer) == (extractor(field="seq"), extractor(field="who"))
     assert settings.registry is not None
     assert settings.registry.username == "registry-reader"
 
@@ -250,7 +254,7 @@ def test_an_unknown_schema_and_protobuf_are_named_and_a_header_is_found(filled: 
     name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
     with answering({9: {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}}) as url:
         code, out, _ = begin(name, "--registry", url)
-    assert (code, load("tidemark.yml").sequence, load("tidemark.yml").value) == (0, Extractor(header="seq"), None)
+    assert (code, load("tidemark.yml").sequence, load("tidemark.yml").value) == (0, extractor(header="seq"), None)
     assert "9: fields of Protobuf values are not looked at." in " ".join(out.split())
     text = Path("tidemark.yml").read_text()
     assert "# The values begin with a zero byte" in text
@@ -269,7 +273,7 @@ def test_topics_of_avro_and_json_each_have_their_value(filled: Filled, begin: Be
     values = {topic: settings.of_topic(topic).value for topic in (first, second, plain)}
     assert {topic: each and each.format for topic, each in values.items()} == {first: "avro", second: "json", plain: None}
     sequences = [settings.of_topic(topic).sequence for topic in (first, second, plain)]
-    assert sequences == [Extractor(field="seq"), Extractor(json="$.n"), Extractor(header="seq")]
+    assert sequences == [extractor(field="seq"), extractor(json="$.n"), extractor(header="seq")]
 
 
 WRONG_OPTIONS = [
@@ -314,7 +318,7 @@ def test_a_person_is_asked_for_the_registry_of_prefixed_values(filled: Filled, b
         asked, ask = asker({question: url})
         assert init(given, ask=ask, as_json=False) == 0
     assert asked == [question]
-    assert load(tmp_path / "own.yml").sequence == Extractor(field="seq")
+    assert load(tmp_path / "own.yml").sequence == extractor(field="seq")
 
 
 def test_a_config_proposes_fields_and_expectations_that_config_check_takes(filled: Filled, begin: Begin) -> None:
