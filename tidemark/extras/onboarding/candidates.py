@@ -235,6 +235,8 @@ class Found:
     """What a sample has: headers, paths and the whole value as candidates, and what fits as the sequence, the best first.
 
     Attributes:
+        topic: The topic of the first record; empty if there is none.
+        labels: The options in the command line's words.
         documents: The value of each record as JSON, or decoded from Avro; None if it is neither.
         unnamed: Names that the config cannot spell, not escaped.
         left_out: How many names beyond the most frequent ones were not looked at.
@@ -242,22 +244,14 @@ class Found:
     """
 
     sample: Sample
+    topic: str
     candidates: Sequence[Candidate]
     options: Sequence[Option]
+    labels: Sequence[str]
     documents: Sequence[Any]
     unnamed: Sequence[str]
     left_out: int
     no_json: int
-
-    @property
-    def topic(self) -> str:
-        """The topic of the first record; empty if there is none."""
-        return self.sample.records[0].topic if self.sample.records else ""
-
-    @property
-    def labels(self) -> list[str]:
-        """The options in the command line's words."""
-        return [each.label for each in self.options]
 
 
 def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
@@ -286,13 +280,16 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     by_role = {}
     for role, source in (given or {}).items():
         is_prefixed = source.form == "json" and "json" in behind.formats.values()
-        by_role[role] = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
-        if sample.records and not by_role[role].is_read_as(role):
-            raise _unread(sample, role, by_role[role], found, has_registry=bool(behind.ids))
+        each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
+        by_role[role] = _judged(sample, each, keys, envelopes)
+        if sample.records and not each.is_read_as(role):
+            raise _unread(sample, role, each, found, has_registry=bool(behind.ids))
     unnamed = [each for each in named if isinstance(each, str)]
     is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
     no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
-    return Found(sample, found, options(sample, found, by_role), documents, unnamed, left_out, no_json)
+    fitting, topic = options(sample, found, by_role), sample.records[0].topic if sample.records else ""
+    labels = [each.label for each in fitting]
+    return Found(sample, topic, found, fitting, labels, documents, unnamed, left_out, no_json)
 
 
 def _unread(sample: Sample, role: str, each: Candidate, found: Sequence[Candidate], *, has_registry: bool) -> UsageError:
@@ -379,6 +376,8 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], env
     steps = walk(sample.records, each.numbers, tails=sample.tails)
     row_part, unread = _row_part(each, keys, envelopes), _not_read(each)
     total, without, different = len(each.names), each.names.count(None), len(each.different_names)
+    in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
+    falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
     no_sequence = {
         "no partition of the sample has two records with it, so nothing can be said of its order": steps.longest <= 1,
         f"it never changes within a partition, such as {each.example}": steps.is_constant,
@@ -395,7 +394,7 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], env
         "it never changes, so no sequence restarts with it": len(set(each.known)) == 1,
         "it looks like a time": is_time(each.known, with_seconds=True),
         "it changes too often": len(set(each.numbers)) > total / 5,
-        "it falls within a partition, and records of a lower epoch are kept out": _falls(sample, each.numbers),
+        "it falls within a partition, and records of a lower epoch are kept out": falls,
     }
     whys = {
         "sequence": row_part or unread or _first(no_sequence),
@@ -408,11 +407,6 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], env
 
 def _first(rules: Mapping[str, bool]) -> str | None:
     return next((why for why, is_so in rules.items() if is_so), None)
-
-
-def _falls(sample: Sample, numbers: Sequence[int | None]) -> bool:
-    known = [(record[:2], number) for record, number in zip(sample.records, numbers, strict=True) if number is not None]
-    return any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(known))
 
 
 def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> str | None:
@@ -443,7 +437,7 @@ def _not_read(each: Candidate) -> str | None:
     total, example = len(each.numbers), f"{each.kind}, such as {printable(each.example or '')}"
     if each.kind.endswith(_LITTLE_ENDIAN):
         return f"{example}; only big-endian ones are read"
-    if each.known and total - len(each.known) <= _SHARE_WRONG * total:
+    if total - len(each.known) <= _SHARE_WRONG * total:
         return None
     if each.present < total * (1 - _SHARE_WRONG):
         return f"it is missing in {total - each.present:,} of {total:,} records"
@@ -508,52 +502,38 @@ class Option:
         return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps, self.label)
 
 
-def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate] | None = None) -> list[Option]:
-    """List the sequences that fit, perhaps with a producer or an epoch, the best first.
-
-    Of what a person named, `given` by role, a sequence is taken whether it fits or not.
-    """
-    extras = dict(given or {})
-    sequence = extras.pop("sequence", None)
-    if extras:
-        taken = {each.source for each in extras.values()}
-        able = [sequence] if sequence else [each for each in found if each.is_able and each.source not in taken]
-        tried = [Option.of(sample, {"sequence": each, **extras}) for each in able]
-        fitting = [each for each in tried if sequence or each.steps.fits]
-    else:
-        fitting = [
-            each for each in _fitting(sample, found) if sequence is None or each.by_role["sequence"].source == sequence.source
+def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:
+    """List the sequences that fit, perhaps with a producer or an epoch, the best first; `given` is as in `find`."""
+    sequences = [given["sequence"]] if "sequence" in given else [each for each in found if each.is_able]
+    producers, epochs, is_open = [given.get("producer")], [given.get("epoch")], given.keys() <= {"sequence"}
+    if is_open:
+        rising = [each for each in found if "epoch" not in each.why_not]
+        dividing = [
+            each for each in found if "producer" not in each.why_not and (each not in rising or _is_named(each, "producer"))
         ]
-    fitting.sort(key=Option.rank)
-    return fitting if sequence is None else fitting[:1] or [Option.of(sample, {"sequence": sequence})]
-
-
-def _fitting(sample: Sample, found: Sequence[Candidate]) -> Iterator[Option]:
-    """The sequences that fit alone; others with a producer, an epoch, or both where neither is enough."""
-    able = [each for each in found if each.is_able and not each.steps.is_constant and each.steps.longest > 1]
-    yield from (Option.of(sample, {"sequence": each}) for each in able if "sequence" not in each.why_not)
-    epochs = [each for each in found if "epoch" not in each.why_not]
-    producers = [
-        each for each in found if "producer" not in each.why_not and (each not in epochs or _is_named(each, "producer"))
-    ]
-    producers = sorted(producers, key=lambda each: len(each.different_names))[:_MOST_PRODUCERS]
-    del epochs[_MOST_EPOCHS:]
-    singles = [*({"producer": each} for each in producers), *({"epoch": each} for each in epochs)]
-    pairs = [{"producer": one, "epoch": other} for one, other in product(producers, epochs) if one is not other]
-    unclean = [each for each in able if each.steps.kept_out]
+        producers += sorted(dividing, key=lambda each: len(each.different_names))[:_MOST_PRODUCERS]
+        epochs += rising[:_MOST_EPOCHS]
+    extras = sorted(product(producers, epochs), key=lambda pair: pair.count(None), reverse=True)
+    unclean = [each for each in sequences if each.is_able and each.steps.kept_out and not each.steps.is_constant]
     unclean.sort(key=lambda each: (not _is_named(each, "sequence"), -len(set(each.numbers))))
-    for sequence in unclean[:_MOST_SEQUENCES]:
+    with_extras = {each.source for each in unclean[:_MOST_SEQUENCES]}
+    fitting = list[Option]()
+    for sequence in sequences:
         enough: set[Source] = set()
-        for extras in singles + pairs:
-            sources = {each.source for each in extras.values()}
-            if sequence.source in sources or sources & enough:
+        for producer, epoch in extras if sequence.source in with_extras or not is_open else extras[:1]:
+            by_role = {role: each for role, each in zip(ROLES, (sequence, producer, epoch), strict=True) if each}
+            sources = [each.source for each in by_role.values()]
+            if len(set(sources)) < len(sources) or enough & set(sources[1:]):
                 continue
-            tried = Option.of(sample, {"sequence": sequence, **extras})
+            tried = Option.of(sample, by_role)
             # Extras that are not needed are proposed only where they have the names of what they would be.
             is_wanted = "sequence" in sequence.why_not or all(tried.named())
-            if is_wanted and tried.steps.fits and tried.unread <= _SHARE_WRONG * len(sample.records):
-                enough |= sources
-                yield tried
+            is_read = tried.unread <= _SHARE_WRONG * len(sample.records)
+            if tried.steps.fits and (not is_open or (is_wanted and is_read)):
+                enough |= set(sources[1:])
+                fitting.append(tried)
+    fitting.sort(key=Option.rank)
+    return fitting if "sequence" not in given else fitting[:1] or [Option.of(sample, given)]
 
 
 def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any]]]:

@@ -317,8 +317,7 @@ def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
 
 
 def _there(lakehouse: Lakehouse, found: root_check.Found) -> str:
-    whose = f"pipeline {found.owner}" if found.owner else "a pipeline that they do not name"
-    there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of {whose}"
+    there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of pipeline {found.owner or 'unknown'}"
     if not found.ours:
         there = "no tables yet" if found.is_there else "not there yet; the first run makes it"
     others = f", and tables that are not Tidemark's: {', '.join(found.others[:_SHOWN])}" if found.others else ""

@@ -116,21 +116,19 @@ def place(asked: Asked) -> list[Section]:
     """The sections that a config begins with."""
     pipeline = re.sub(r"^[.-]+", "", asked.topics[0])[:_LONGEST_PIPELINE] or "pipeline"
     kafka = {"bootstrap_servers": asked.brokers, "topics": list(asked.topics)}
-    stored = "in an object store; its credentials come from the environment" if "://" in asked.root else "a folder"
-    named = "The pipeline's name. It marks the writes to the tables, so it stays as it is once there are some."
     return [
-        Section({"pipeline": pipeline}, [named]),
+        Section(
+            {"pipeline": pipeline}, ["The pipeline's name. It marks the tables, so it must not change once there are some."]
+        ),
         Section({"kafka": kafka | ({"properties": asked.properties} if asked.properties else {})}),
-        Section({"lakehouse": {"root": asked.root}}, [f"Where the tables go: {stored}."]),
+        Section({"lakehouse": {"root": asked.root}}, ["Where the tables go: a folder, or an address in an object store."]),
     ]
 
 
 def sections(look: Look, chosen: Option, of_values: Sequence[Section]) -> list[Section]:
     """The config of what was found and chosen."""
-    about = f"Written by `tidemark init` from a sample of {len(look.records):,} records."
-    if not look.records:
-        about = "Written by `tidemark init`; there were no records to look at, so nothing below is checked against any."
-    found = [Section({}, [f"{about} Every key is in docs/configuration.md."]), *place(look.asked)]
+    about = f"Written by `tidemark init` from a sample of {len(look.records):,} records. Every key is in docs/configuration.md."
+    found = [Section({}, [about]), *place(look.asked)]
     for role, each in chosen.by_role.items():
         why = [f"{each.label} is in {each.present:,} of {len(each.numbers):,} records: {each.describe()}."]
         if each.source.form == "custom":

@@ -8,7 +8,7 @@ import math
 import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.errors import RegistryError
 from lakehouse.escape import printable, shortened
@@ -43,8 +43,6 @@ _TAKES = {"BOOLEAN": {TRUTH}, "BIGINT": {WHOLE}, "DOUBLE": {WHOLE, FRACTION}, "S
 """What a type holds without loss: Spark does not keep fractions as text the way they are written."""
 
 Path = tuple[str | None, ...]  # the keys that lead to a part of a document; None for an element of a list
-Format = Literal["avro", "json"]
-_FORMATS: dict[str, Format] = {"AVRO": "avro", "JSON": "json"}
 _FORMS: dict[str | None, Form] = {"avro": "field", "json": "prefixed_json"}
 _MOST_UNASKED = 20  # ids of values that look like a registry's, if no registry is named
 _MOST_IDS = 256  # of a load
@@ -147,7 +145,7 @@ class Schema:
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
-        self.why = None if kind in _FORMATS else f"fields of {kind} values are not looked at"
+        self.why = None if kind.lower() in _FORMS else f"fields of {kind} values are not looked at"
         self.fields, self.left_out = Type("struct"), dict[str, str]()
         if kind == "AVRO":
             from fastavro.schema import SchemaParseException, parse_schema
@@ -250,8 +248,8 @@ class Registered:
     ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
     schemas: Mapping[int, Schema] = field(default_factory=dict)
     refused: Mapping[int, RegistryError] = field(default_factory=dict)
-    formats: Mapping[str, Format] = field(default_factory=dict)
-    payloads: Mapping[Format, Payload] = field(default_factory=dict)
+    formats: Mapping[str, str] = field(default_factory=dict)
+    payloads: Mapping[str, Payload] = field(default_factory=dict)
     documents: Mapping[tuple[str, int, int], Object | None] = field(default_factory=dict)
 
     @property
@@ -320,14 +318,14 @@ def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
     """Find each topic's format and fields, and decode its values."""
     readable = {number: each for number, each in found.schemas.items() if each.why is None}
     newest = {topic: max(readable.keys() & set(ids), default=None) for topic, ids in found.ids.items()}
-    formats = {topic: _FORMATS[readable[number].kind] for topic, number in newest.items() if number is not None}
+    formats = {topic: readable[number].kind.lower() for topic, number in newest.items() if number is not None}
     documents: dict[tuple[str, int, int], Object | None] = {}
     for each in sample:
         if each.value is not None and each.topic in formats:
             schema = readable.get(schema_id(each.value) or 0)
-            is_of_format = schema and _FORMATS[schema.kind] == formats[each.topic]
+            is_of_format = schema and schema.kind.lower() == formats[each.topic]
             documents[each[:3]] = schema.document(without_prefix(each.value) or b"") if schema and is_of_format else None
-    payloads: dict[Format, Payload] = {}
+    payloads: dict[str, Payload] = {}
     for written in dict.fromkeys(formats.values()):
         topics = [topic for topic in formats if formats[topic] == written]
         numbers = sorted({number for topic in topics for number in found.ids[topic]} & readable.keys(), reverse=True)

@@ -135,7 +135,7 @@ def test_where_nothing_fits_no_config_is_written_and_a_way_is_shown(filled: Fill
     code, out, _ = begin(empty)
     assert (code, "no records yet" in out, Path("tidemark.yml").exists()) == (1, True, False)
     assert begin(empty, "--sequence", "header:seq")[0] == 0
-    assert "nothing below is checked" in Path("tidemark.yml").read_text()
+    assert "from a sample of 0 records" in Path("tidemark.yml").read_text()
 
 
 def test_of_several_that_fit_the_first_or_named_wins(filled: Filled, begin: Begin, broker: LocalBroker, tmp_path: Path) -> None:
