@@ -373,50 +373,51 @@ def _is_little_endian(found: Sequence[bytes]) -> bool:
 
 def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> Candidate:
     """Add how a candidate's numbers go, and why it does not fit as the sequence, the producer or the epoch."""
-    steps = walk(sample.records, each.numbers, tails=sample.tails)
-    row_part, unread = _row_part(each, keys, envelopes), _not_read(each)
-    total, without, different = len(each.names), each.names.count(None), len(each.different_names)
+    steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers)
+    missing, without, different = total - each.present, each.names.count(None), len(each.different_names)
+    columns = tuple(f"{above}{row}." for above in envelopes for row in ("before", "after"))
+    in_key = [name in texts for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
     in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
     falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
-    no_sequence = {
-        "no partition of the sample has two records with it, so nothing can be said of its order": steps.longest <= 1,
-        f"it never changes within a partition, such as {each.example}": steps.is_constant,
-        "it looks like a time, and two records of one moment would have one sequence": is_time(each.known),
-        f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}": not steps.fits,
-    }
-    no_producer = {
-        f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records": without > _SHARE_OUT * total,
-        f"{each.kind} name nobody": each.kind in _NOBODY,
-        "it is the same in all records, so it divides nothing": different == 1,
-        f"{different:,} different values in {total:,} records are too many": different > min(1_000, max(2, total / 5)),
-    }
-    no_epoch = {
-        "it never changes, so no sequence restarts with it": len(set(each.known)) == 1,
-        "it looks like a time": is_time(each.known, with_seconds=True),
-        "it changes too often": len(set(each.numbers)) > total / 5,
-        "it falls within a partition, and records of a lower epoch are kept out": falls,
-    }
-    whys = {
-        "sequence": row_part or unread or _first(no_sequence),
-        "producer": _first(no_producer),
-        "epoch": unread or _first(no_epoch),
-    }
-    is_able = row_part is None and unread is None and not is_time(each.known)
-    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in whys.items() if why})
-
-
-def _first(rules: Mapping[str, bool]) -> str | None:
-    return next((why for why, is_so in rules.items() if is_so), None)
-
-
-def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> str | None:
-    """Why a candidate belongs to a row or a key and not to the record: a second change of the row has the same value."""
-    if each.source.argument.startswith(tuple(f"{above}{row}." for above in envelopes for row in ("before", "after"))):
-        return "it is a column of the changed row, and another change of the row has the same one"
-    both = [(name, texts) for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
-    if len(both) > 1 and sum(name in texts for name, texts in both) >= _SHARE_KEYS * len(both):
-        return "it is the record's key, or a part of it, and another record of the key has the same one"
-    return None
+    example = f"{each.kind}, such as {printable(each.example or '')}"
+    worst, count = max(each.problems.items(), key=lambda problem: problem[1], default=("", 0))
+    problem = example if worst == "not_a_whole_number" else PROBLEMS.get(worst, worst)
+    problem += f" (in {count:,} of {total:,} records)" if count < total else ""
+    is_column, is_key = each.source.argument.startswith(columns), len(in_key) > 1 and sum(in_key) >= _SHARE_KEYS * len(in_key)
+    unable = (
+        (is_column, "it is a column of the changed row, and another change of the row has the same one"),
+        (is_key, "it is the record's key, or a part of it, and another record of the key has the same one"),
+    )
+    unread = (
+        (each.kind.endswith(_LITTLE_ENDIAN), f"{example}; only big-endian ones are read"),
+        (missing > _SHARE_WRONG * total, f"it is missing in {missing:,} of {total:,} records"),
+        (total - len(each.known) > _SHARE_WRONG * total, problem),
+    )
+    no_sequence = (
+        (steps.longest <= 1, "no partition of the sample has two records with it, so nothing can be said of its order"),
+        (steps.is_constant, f"it never changes within a partition, such as {each.example}"),
+        (is_time(each.known), "it looks like a time, and two records of one moment would have one sequence"),
+        (not steps.fits, f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}"),
+    )
+    no_producer = (
+        (
+            without > _SHARE_OUT * total,
+            f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records",
+        ),
+        (each.kind in _NOBODY, f"{each.kind} name nobody"),
+        (different == 1, "it is the same in all records, so it divides nothing"),
+        (different > min(1_000, max(2, total / 5)), f"{different:,} different values in {total:,} records are too many"),
+    )
+    no_epoch = (
+        (len(set(each.known)) == 1, "it never changes, so no sequence restarts with it"),
+        (is_time(each.known, with_seconds=True), "it looks like a time"),
+        (len(set(each.numbers)) > total / 5, "it changes too often"),
+        (falls, "it falls within a partition, and records of a lower epoch are kept out"),
+    )
+    rules = {"sequence": unable + unread + no_sequence, "producer": no_producer, "epoch": unread + no_epoch}
+    why_not = {role: next((why for is_so, why in of_role if is_so), None) for role, of_role in rules.items()}
+    is_able = not any(is_so for is_so, _ in unable + unread) and not is_time(each.known)
+    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in why_not.items() if why})
 
 
 def _key_texts(key: bytes | None) -> frozenset[str]:
@@ -430,20 +431,6 @@ def _key_texts(key: bytes | None) -> frozenset[str]:
     with contextlib.suppress(UnicodeDecodeError):
         texts.add(key.decode())
     return frozenset(texts)
-
-
-def _not_read(each: Candidate) -> str | None:
-    """Why a candidate is no whole number in enough records."""
-    total, example = len(each.numbers), f"{each.kind}, such as {printable(each.example or '')}"
-    if each.kind.endswith(_LITTLE_ENDIAN):
-        return f"{example}; only big-endian ones are read"
-    if total - len(each.known) <= _SHARE_WRONG * total:
-        return None
-    if each.present < total * (1 - _SHARE_WRONG):
-        return f"it is missing in {total - each.present:,} of {total:,} records"
-    worst = max(each.problems, key=lambda name: each.problems[name])
-    said = example if worst == "not_a_whole_number" else PROBLEMS.get(worst, worst)
-    return said if each.problems[worst] == total else f"{said} (in {each.problems[worst]:,} of {total:,} records)"
 
 
 def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:
