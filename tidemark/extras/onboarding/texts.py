@@ -73,37 +73,26 @@ class Section(NamedTuple):
 
 def config_text(sections: Iterable[Section]) -> str:
     """The config as YAML."""
-    return "\n\n".join("\n".join(_section(each)) for each in sections) + "\n"
+    blocks = []
+    for section in sections:
+        whys = [line for why in section.why for line in textwrap.wrap(printable(shortened(why)), _CONFIG_WIDTH)]
+        keys = [f"# {line}" if section.is_proposal else line for line in _yaml(section.content)]
+        blocks.append("\n".join([*(f"# {line}" for line in whys), *keys]))
+    return "\n\n".join(blocks) + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
-    for why in section.why:
-        wrapped = textwrap.wrap(printable(shortened(why)), _CONFIG_WIDTH, break_long_words=False)
-        yield from (f"# {line}" for line in wrapped)
-    for line in _yaml(section.content):
-        yield f"# {line}" if section.is_proposal else line
-
-
-def _yaml(content: Mapping[str, Any], indent: str = "", *, is_literal: bool = True) -> Iterator[str]:
+def _yaml(content: Mapping[str, Any], indent: str = "", *, has_references: bool = False) -> Iterator[str]:
     for name, value in content.items():
-        key, is_own = _literal(name), is_literal and name not in _REFERENCES
+        is_verbatim = has_references or name in _REFERENCES
         if isinstance(value, dict) and name in _BLOCKS:
             yield f"{indent}{name}:"
-            yield from _yaml(value, f"{indent}  ", is_literal=is_own)
+            yield from _yaml(value, f"{indent}  ", has_references=is_verbatim)
         else:
-            found = {key: _literal(value) if is_own else value}
+            # What producers wrote is no reference: its `${` stays text.
+            written = value if is_verbatim else json.loads(json.dumps(value).replace("${", "$${"))
             style = None if isinstance(value, dict | list) else False
-            written = yaml.safe_dump(found, default_flow_style=style, sort_keys=False, width=_CONFIG_WIDTH)
-            yield from (f"{indent}{line}" for line in written.splitlines())
-
-
-def _literal(value: Any) -> Any:
-    """A value from outside, which is no reference: its `${` stays text."""
-    if isinstance(value, dict):
-        return {key: _literal(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_literal(part) for part in value]
-    return value.replace("${", "$${") if isinstance(value, str) else value
+            lines = yaml.safe_dump({name: written}, default_flow_style=style, sort_keys=False, width=_CONFIG_WIDTH).splitlines()
+            yield from (f"{indent}{line}" for line in lines)
 
 
 def _begins(ids: Mapping[str, Sequence[int]]) -> str:
@@ -161,9 +150,10 @@ def _is_per_partition(look: Look, chosen: Option) -> bool:
 
 def _own(look: Look, chosen: Option, of_values: Sequence[Section]) -> dict[str, dict[str, Any]]:
     """What single topics have of their own; null is what the others have and they have not."""
-    top, own = _extractors(chosen), dict[str, dict[str, Any]]()
-    for topic, each in look.own(chosen).items():
-        own[topic] = {role: found for role, found in _extractors(each).items() if found != top[role]}
+    own = dict[str, dict[str, Any]]()
+    for topic, option in look.own(chosen).items():
+        here, top = ({role: extractor(each.source) for role, each in of.by_role.items()} for of in (option, chosen))
+        own[topic] = {role: here.get(role) for role in ROLES if here.get(role) != top.get(role)}
     if not of_values or of_values[0].is_proposal:
         return own
     top_format = of_values[0].content["value"]["format"]
@@ -175,10 +165,6 @@ def _own(look: Look, chosen: Option, of_values: Sequence[Section]) -> dict[str, 
             schema = look.registered.payloads[written].schema if written else None
             own.setdefault(topic, {})["value"] = {"format": written, "schema": schema} if written else None
     return own
-
-
-def _extractors(option: Option) -> dict[str, Any]:
-    return dict.fromkeys(ROLES) | {role: extractor(each.source) for role, each in option.by_role.items()}
 
 
 def of_values(look: Look) -> list[Section]:
