@@ -283,7 +283,7 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
         each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
         by_role[role] = _judged(sample, each, keys, envelopes)
         if sample.records and not each.is_read_as(role):
-            raise _unread(sample, role, each, found, has_registry=bool(behind.ids))
+            raise _unread(sample, role, each, found)
     unnamed = [each for each in named if isinstance(each, str)]
     is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
     no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
@@ -292,17 +292,14 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     return Found(sample, topic, found, fitting, labels, documents, unnamed, left_out, no_json)
 
 
-def _unread(sample: Sample, role: str, each: Candidate, found: Sequence[Candidate], *, has_registry: bool) -> UsageError:
+def _unread(sample: Sample, role: str, each: Candidate, found: Sequence[Candidate]) -> UsageError:
     known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
     records = f"{len(sample.records):,} records of {sample.records[0].topic}"
-    next_step = "Correct the name; lower and upper case differ. Without the option, init says what fits."
-    if each.source.form == "field" and not has_registry:
-        next_step = "Name the registry of the values: --registry http://localhost:8081."
     return UsageError(
         f"No record of the sample has a {role} where --{role} names it; nothing was written.",
         where=f"--{role} {each.label}",
         observed=f"{each.describe()}, in {each.present:,} of {records}" if each.present else f"{records} with {known}",
-        next_step=next_step,
+        next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
     )
 
 

@@ -276,7 +276,7 @@ WRONG_OPTIONS = [
     ("--registry http://x --registry-property password=${env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE is not set"),
     ("--registry http://x --registry-property ca=none.pem --registry-property key=k", "key without cert"),
     ("--registry-property username=ann", "value.registry.url"),
-    ("--sequence field:seq", "Name the registry of the values: --registry"),
+    ("--sequence field:seq", "A field needs --registry"),
     ("--registry http://127.0.0.1:1", "The schema registry cannot be reached"),
 ]
 
