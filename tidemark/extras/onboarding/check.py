@@ -83,8 +83,15 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
         from pipelines import preflight
 
         preflight.require(settings)
+    except ConfigMistakesError as error:
+        mistakes = []
+        for each in error.mistakes:
+            said = f"{each.place}: {each.what} {each.observed or ''}".strip()
+            found = _finding(f"config {each.key or config}", said, ok=False, next_step=each.next_step)
+            mistakes.append(replace(found, expected=each.expected))
+        return [*mistakes, *doctor.diagnose()]
     except ConfigError as error:
-        return [*_mistakes(error, config), *doctor.diagnose()]
+        return [_of_error("config", error), *doctor.diagnose()]
     lakehouse = Lakehouse.of(settings)
     machine = doctor.diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
     kafka = list(_of_kafka(settings, most))
@@ -104,21 +111,6 @@ def _of_error(name: str, error: TidemarkError, before: str = "") -> Finding:
     said = " ".join(" ".join(str(part) for part in parts if part).split())
     found = _finding(name, scrub_text(said).removesuffix(":"), ok=False, next_step=error.next_step)
     return replace(found, expected=str(error.expected or found.expected))
-
-
-def _mistakes(error: ConfigError, config: Path) -> list[Finding]:
-    if not isinstance(error, ConfigMistakesError):
-        return [_of_error("config", error)]
-    return [
-        Finding(
-            f"config {each.key or config}",
-            ok=False,
-            observed=f"{each.place}: {each.what} {each.observed or ''}".strip(),
-            expected=each.expected,
-            next_step=each.next_step,
-        )
-        for each in error.mistakes
-    ]
 
 
 def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
@@ -282,8 +274,23 @@ def _of_tables(settings: Settings, lakehouse: Lakehouse, *, is_sampled: bool) ->
         except root_check.ERRORS as error:
             yield _of_place("tables", error, lakehouse)
             return
-        observed, is_begun, commits = _there(lakehouse, found), found.is_there, [_of_commits(lakehouse)]
-    refused = _refusals(settings) if is_begun or not is_sampled or _is_for_spark(settings) else {}
+        there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of pipeline {found.owner or 'unknown'}"
+        if not found.ours:
+            there = "no tables yet" if found.is_there else "not there yet; the first run makes it"
+        others = f", and tables that are not Tidemark's: {', '.join(found.others[:_SHOWN])}" if found.others else ""
+        observed, is_begun, commits = f"{lakehouse.name}: {there}{others}", found.is_there, [_of_commits(lakehouse)]
+    # Only Spark can judge models, formats that it decodes, and properties of its client.
+    values = [settings.of_topic(topic).value for topic in settings.kafka.topics]
+    is_decoded = any(value.format in ("avro", "protobuf") for value in values if value is not None)
+    refused: dict[str, TidemarkError | None] = {}
+    if is_begun or not is_sampled or settings.gold.models or settings.kafka.properties or is_decoded:
+        from pipelines import refusals
+
+        with job_of(settings) as job:
+            try:
+                refused = refusals.find(job)
+            except ToolError as error:  # no session
+                refused = {"tables": error}
     tables = refused.pop("tables", None)
     yield _of_error("tables", tables, f"{observed}.") if tables else _finding("tables", observed)
     yield from commits
@@ -297,31 +304,6 @@ def _of_added_partitions(lakehouse: Lakehouse) -> Iterator[Finding]:
     with suppress(TidemarkError):
         for row in status.read_grown(lakehouse):
             yield _finding(f"partitions {row['topic']}", status.added(row))
-
-
-def _is_for_spark(settings: Settings) -> bool:
-    """Whether Spark alone can judge what a first run would do: models, formats that it decodes, properties of its client."""
-    values = [settings.of_topic(topic).value for topic in settings.kafka.topics]
-    is_decoded = any(value.format in ("avro", "protobuf") for value in values if value is not None)
-    return bool(settings.gold.models or settings.kafka.properties) or is_decoded
-
-
-def _refusals(settings: Settings) -> dict[str, TidemarkError | None]:
-    from pipelines import refusals
-
-    with job_of(settings) as job:
-        try:
-            return refusals.find(job)
-        except ToolError as error:  # no session
-            return {"tables": error}
-
-
-def _there(lakehouse: Lakehouse, found: root_check.Found) -> str:
-    there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of pipeline {found.owner or 'unknown'}"
-    if not found.ours:
-        there = "no tables yet" if found.is_there else "not there yet; the first run makes it"
-    others = f", and tables that are not Tidemark's: {', '.join(found.others[:_SHOWN])}" if found.others else ""
-    return f"{lakehouse.name}: {there}{others}"
 
 
 def _of_place(name: str, error: Exception, lakehouse: Lakehouse) -> Finding:

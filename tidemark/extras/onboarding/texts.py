@@ -198,16 +198,34 @@ def of_values(look: Look) -> list[Section]:
 
 def answer(look: Look, chosen: Option | None, of_values: Sequence[Section], commands: Sequence[str]) -> str:
     """The answer for a terminal: at most 40 lines of at most 100 characters."""
-    notes, others = list(_on_values(look)), list[str]()
-    if chosen is None:
-        lines, unfit = _wrapped(_nothing_fits(look, notes)), [each for each in look.topics if not each.options]
-    else:
+    notes, unfit, others = list(_on_values(look)), [each for each in look.topics if chosen or not each.options], list[str]()
+    if chosen is not None:
+        labels = {role: shortened(label, _WIDTH) for role, label in chosen.labels.items()}
+        hows = ("nothing fits all topics, and it fits the most", "the only one that fits", "the first of several that fit")
+        how = "as was asked" if "sequence" in look.asked.given else hows[min(len(look.options), 2)]
+        said = f"The sequence is {labels['sequence']}: {how}."
+        said += f" Producer: {labels.get('producer', 'none')}. Epoch: {labels.get('epoch', 'none')}."
+        said += f" It {chosen.describe()}." if chosen.steps.records else ""
+        said += f" It does not guard against resends: {OFFSET}." if labels["sequence"] == "offset" else ""
+        own = islice(look.own(chosen).items(), _MOST_OWN)
+        ofs = [f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}." for topic, each in own]
         proposed = " It proposes value.schema and expectations." if of_values and of_values[0].is_proposal else ""
         written = f"Written: {look.asked.config}. It says why in its comments.{proposed}"
-        lines = _wrapped([*_choice(look, chosen), *notes, written, "", "Next:"]) + [f"  {command}" for command in commands]
-        unfit, others = list(look.topics), [each.label for each in look.options if each is not chosen]
-    fits_too = f"Fits too: {_listed(others)}; --sequence takes another. First are: {candidates.ORDER}."
-    looked = ["", _looked_at(look), *([fits_too] if others else []), *_whys(unfit)] if look.records else []
+        lines = _wrapped([said, *ofs, *notes, written, "", "Next:"]) + [f"  {command}" for command in commands]
+        others = [each.label for each in look.options if each is not chosen]
+    elif look.records:
+        lacking = [each.topic for each in unfit]
+        said = f"Nothing in the records of {_listed(lacking)} fits as a sequence, so no config was written."
+        if fit := [f"{each.topic} ({each.labels[0]})" for each in look.topics if each.options]:
+            said += f" The others have one: {_listed(fit)}. Without --topic {_listed(lacking[:1])}, init writes their config."
+        names = (look.asked.brokers.partition(",")[0], lacking[0])
+        broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
+        lines = _wrapped([said, *notes, *_WAYS.format(broker=broker, topic=topic).splitlines()])
+    else:
+        none = f"{_listed(look.asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
+        lines = _wrapped([f"{none} Send some, or name what the records will have: --sequence header:seq"])
+    fits_too = [f"Fits too: {_listed(others)}; --sequence takes another. First are: {candidates.ORDER}."] if others else []
+    looked = ["", _looked_at(look), *fits_too, *_whys(unfit)] if look.records else []
     rest = _wrapped([*looked, *(look.registered.lines() if look.asked.registry else [])])
     if len(lines) + len(rest) > _MOST_LINES:
         rest = [*rest[: max(0, _MOST_LINES - 1 - len(lines))], "--json has the rest."]
@@ -224,35 +242,6 @@ def _wrapped(lines: Iterable[str]) -> list[str]:
 def _listed(names: Sequence[str]) -> str:
     shown = [shortened(each, 2 * _WIDEST_NAME) for each in names[:_MOST_NAMED]]
     return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
-
-
-def _choice(look: Look, chosen: Option) -> Iterator[str]:
-    """The sequence, the producer and the epoch."""
-    labels = {role: shortened(label, _WIDTH) for role, label in chosen.labels.items()}
-    hows = ("nothing fits all topics, and it fits the most", "the only one that fits", "the first of several that fit")
-    how = "as was asked" if "sequence" in look.asked.given else hows[min(len(look.options), 2)]
-    said = f"The sequence is {labels['sequence']}: {how}."
-    said += f" Producer: {labels.get('producer', 'none')}. Epoch: {labels.get('epoch', 'none')}."
-    said += f" It {chosen.describe()}." if chosen.steps.records else ""
-    yield f"{said} It does not guard against resends: {OFFSET}." if chosen.by_role["sequence"].source.form == "offset" else said
-    for topic, each in islice(look.own(chosen).items(), _MOST_OWN):
-        yield f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}."
-
-
-def _nothing_fits(look: Look, notes: Sequence[str]) -> Iterator[str]:
-    """Which topics have no sequence, and what can be done."""
-    if not look.records:
-        yield f"{_listed(look.asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
-        yield "Send some, or name what the records will have: --sequence header:seq"
-        return
-    lacking = [each.topic for each in look.topics if not each.options]
-    said = f"Nothing in the records of {_listed(lacking)} fits as a sequence, so no config was written."
-    if others := [f"{each.topic} ({each.labels[0]})" for each in look.topics if each.options]:
-        said += f" The others have one: {_listed(others)}. Without --topic {_listed(lacking[:1])}, init writes their config."
-    yield from [said, *notes]
-    names = (look.asked.brokers.partition(",")[0], lacking[0])
-    broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
-    yield from _WAYS.format(broker=broker, topic=topic).splitlines()
 
 
 def _looked_at(look: Look) -> str:
