@@ -206,12 +206,6 @@ class Candidate:
         different = f", {len(self.different_names):,} different" if self.different_names else ""
         return f"{self.kind}{different}" + (f", such as {printable(self.example)}" if self.example else "")
 
-    def is_read_as(self, role: str) -> bool:
-        """Whether it has a value for a role in any record; only Spark can tell of code of your own."""
-        if role == "producer":
-            return bool(self.different_names) and not (self.source.form == "field" and self.kind in _NOBODY)
-        return self.source.form == "custom" or bool(self.known and not self.kind.endswith(_LITTLE_ENDIAN))
-
     def to_json(self) -> dict[str, Any]:
         """The candidate as plain data."""
         seen = {name: getattr(self, name) for name in ("present", "kind", "kinds", "example", "problems")}
@@ -282,25 +276,25 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
         is_prefixed = source.form == "json" and "json" in behind.formats.values()
         each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
         by_role[role] = _judged(sample, each, keys, envelopes)
-        if sample.records and not each.is_read_as(role):
-            raise _unread(sample, role, each, found)
+        is_name = each.different_names and not (source.form == "field" and each.kind in _NOBODY)
+        is_read = is_name if role == "producer" else each.known and not each.kind.endswith(_LITTLE_ENDIAN)
+        if not is_read and sample.records and source.form != "custom":  # only Spark runs code of your own
+            known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
+            of_topic = f"{len(sample.records):,} records of {sample.records[0].topic}"
+            raise UsageError(
+                f"No record of the sample has a {role} where --{role} names it; nothing was written.",
+                where=f"--{role} {each.label}",
+                observed=f"{each.describe()}, in {each.present:,} of {of_topic}"
+                if each.present
+                else f"{of_topic} with {known}",
+                next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
+            )
     unnamed = [each for each in named if isinstance(each, str)]
     is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
     no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
     fitting, topic = options(sample, found, by_role), sample.records[0].topic if sample.records else ""
     labels = [each.label for each in fitting]
     return Found(sample, topic, found, fitting, labels, documents, unnamed, left_out, no_json)
-
-
-def _unread(sample: Sample, role: str, each: Candidate, found: Sequence[Candidate]) -> UsageError:
-    known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
-    records = f"{len(sample.records):,} records of {sample.records[0].topic}"
-    return UsageError(
-        f"No record of the sample has a {role} where --{role} names it; nothing was written.",
-        where=f"--{role} {each.label}",
-        observed=f"{each.describe()}, in {each.present:,} of {records}" if each.present else f"{records} with {known}",
-        next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
-    )
 
 
 def _names(record: Record, form: Form, document: Any) -> Iterator[Source | str]:
@@ -329,8 +323,11 @@ def candidate(source: Source, records: Iterable[Record], *, detects: bool = True
     kind = kinds.most_common(1)[0][0] if there else "nothing"
     is_detected = detects and source.form in ("header", "value")
     encoding = _BINARY.get(kind, source.encoding) if is_detected else source.encoding
-    if encoding != "utf8" and _is_little_endian(there):
-        kind = f"whole numbers in {on_driver.WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}"
+    if encoding != "utf8":
+        orders = ([int.from_bytes(each, order) for each in there] for order in ("little", "big"))
+        little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in orders)
+        # The right order of bytes has by far the smaller steps.
+        kind = f"whole numbers in {on_driver.WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
     names = [None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read]
     return Candidate(
@@ -359,13 +356,6 @@ def _kind(raw: bytes) -> str:
     if (binary := f"whole numbers in {len(raw)} bytes") in _BINARY:
         return binary
     return "bytes" if "\ufffd" in text.rstrip("\ufffd") else TEXT
-
-
-def _is_little_endian(found: Sequence[bytes]) -> bool:
-    """Whether binary numbers go by far smaller steps when their bytes are read backwards."""
-    numbers = ([int.from_bytes(each, order) for each in found] for order in ("little", "big"))
-    little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in numbers)
-    return little * _FAR < big
 
 
 def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> Candidate:

@@ -183,7 +183,7 @@ def of_values(look: Look) -> list[Section]:
         columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
         why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
     if payload.left_out:
-        why.append(f"Left out: {payload.listed()}.")
+        why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
     if behind.refused and top == "avro":
         numbers = ", ".join(map(str, behind.refused))
         stops = f"The registry gave no schema {numbers}: a run stops there. If there never was one"
@@ -240,7 +240,7 @@ def _wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = [shortened(each, 2 * _WIDEST_NAME) for each in names[:_MOST_NAMED]]
+    shown = [shortened(each, 120) for each in names[:_MOST_NAMED]]
     return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
 
 

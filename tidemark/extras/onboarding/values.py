@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.errors import RegistryError
-from lakehouse.escape import printable, shortened
+from lakehouse.escape import shortened
 from lakehouse.extract.on_driver import Digits, Object, Record
 from lakehouse.extract.written import PREFIX_BYTES, schema_id, without_prefix
 from lakehouse.run.schema_registry import SchemaRegistry
@@ -33,7 +33,6 @@ _UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, RecursionErr
 _LOGICAL = {"logicalType", "precision", "scale"}
 _MOST_LEVELS, _MOST_FIELDS = 20, 1_000  # of a payload
 _MOST_STEPS_OF_A_PATH = 4
-_MOST_LISTED = 5
 _LARGEST = 2**63 - 1
 
 TEXT, TRUTH, WHOLE, FRACTION = "text", "true and false", "whole numbers", "fractions"
@@ -81,12 +80,6 @@ class Payload(NamedTuple):
     def schema(self) -> str:
         """The fields as `value.schema` has them."""
         return payload_schema.ddl(self.fields)
-
-    def listed(self) -> str:
-        """What is left out, in words."""
-        shown = [f"{printable(shortened(path, 120))} ({why})" for path, why in list(self.left_out.items())[:_MOST_LISTED]]
-        more = len(self.left_out) - len(shown)
-        return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def payload(documents: Iterable[Any]) -> Payload:
@@ -332,7 +325,13 @@ def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
         # A JSON Schema is not followed: the fields and their types are those of the sample.
         of_sample = payload(each for place, each in documents.items() if place[0] in topics)
         of_schemas = _common([readable[number] for number in numbers if readable[number].kind == "AVRO"])
-        payloads[written] = _without(of_schemas if written == "avro" else of_sample, [*payloads.values()])
+        fields, left_out = of_schemas if written == "avro" else of_sample
+        # All topics share one payload: a field has one type.
+        known = {each.name.lower(): each for other in payloads.values() for each in other.fields.fields}
+        kept = tuple(each for each in fields.fields if known.get(each.name.lower(), each) == each)
+        gone = [each.name for each in fields.fields if each not in kept]
+        whys = {**left_out, **dict.fromkeys(gone, "of another type in other topics")}
+        payloads[written] = Payload(Type("struct", fields=kept), whys)
     formats = {topic: each for topic, each in formats.items() if payloads[each].schema}
     documents = {place: each for place, each in documents.items() if place[0] in formats}
     return replace(found, formats=formats, payloads=payloads, documents=documents)
@@ -353,11 +352,3 @@ def _common(schemas: Sequence[Schema]) -> Payload:
         else:
             left_out[several[0].name] = "of several types or spellings"
     return Payload.of(Type("struct", fields=tuple(kept)), left_out)
-
-
-def _without(found: Payload, others: Sequence[Payload]) -> Payload:
-    """A payload without fields that others have with another type: all topics share one payload."""
-    known = {each.name.lower(): each for other in others for each in other.fields.fields}
-    kept = tuple(each for each in found.fields.fields if known.get(each.name.lower(), each) == each)
-    gone = [each.name for each in found.fields.fields if each not in kept]
-    return Payload(Type("struct", fields=kept), {**found.left_out, **dict.fromkeys(gone, "of another type in other topics")})
