@@ -210,7 +210,7 @@ def _undecodable(raw: bytes, value: ValueFormat, schema: Schema | None = None) -
     """
     body = raw if value.registry is None else without_prefix(raw)
     if body is None or len(raw) > value.max_bytes:
-        why = "without the id of a schema" if body is None else "longer than value.max_bytes"
+        why: str | None = "without the id of a schema" if body is None else "longer than value.max_bytes"
     elif value.format == "avro":
         is_of_schema = schema is None or schema.why or schema.decoded(raw) is not None
         why = None if is_of_schema else "not of value.avro_schema"

@@ -25,7 +25,7 @@ from tidemark.extras.onboarding.values import schema_ids, with_long_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tidemark.extras.onboarding.candidates import Option
+    from tidemark.extras.onboarding.candidates import Found, Option
     from tidemark.extras.onboarding.init import Asked, Look
 
 _CONFIG_WIDTH = 110
@@ -259,7 +259,7 @@ def _looked_at(look: Look) -> str:
     return said
 
 
-def _whys(topics: Sequence[Any]) -> Iterator[str]:
+def _whys(topics: Sequence[Found]) -> Iterator[str]:
     """Why the rest of each topic is no sequence: of numbers first, and of what the most records have."""
     for topic in topics[:_MOST_NAMED]:
         unfit = [each for each in topic.candidates if "sequence" in each.why_not]

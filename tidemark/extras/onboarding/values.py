@@ -288,9 +288,8 @@ def ask_registry(settings: Registry, sample: Sequence[Sampled]) -> Registered:
         RegistryError: The registry cannot be reached, refuses, or gives none of the schemas.
     """
     ids = schema_ids(sample, _SHARE, _MOST_IDS)
-    places = {
-        number: each.place for each in reversed(sample) if (number := schema_id(each.value or b"")) in ids.get(each.topic, ())
-    }
+    numbered = ((schema_id(each.value or b"") or 0, each) for each in reversed(sample))
+    places = {number: each.place for number, each in numbered if number in ids.get(each.topic, ())}
     if not places:
         return Registered(ids)
     client = SchemaRegistry(settings)

@@ -265,8 +265,8 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
     if argument is None:
         return
     section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
-    asked = Asked("localhost:9092", ["t"], "./lake", Path("tidemark.yml"), False, 100, [], {})
+    asked = Asked("localhost:9092", [".hidden-topic"], "./lake", Path("tidemark.yml"), False, 100, [], {})
     written = config_text([*place(asked), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
-    assert settings.sequence == Extractor.model_validate({form: argument})
+    assert (settings.pipeline, settings.sequence) == ("hidden-topic", Extractor.model_validate({form: argument}))
     assert "\x1b" not in written
