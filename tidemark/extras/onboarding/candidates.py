@@ -169,8 +169,6 @@ class Candidate:
         problems: How many records have no number there, by problem; see `lakehouse.contracts.silver.PROBLEMS`.
         numbers: The number in each record; None where there is none. So `names`, of producers.
         known: The numbers that there are. So `different_names`, each once.
-        present: In how many records it is.
-        steps: How its numbers go within the partitions.
         is_able: Whether it may be a sequence, with a producer or an epoch if need be.
         why_not: Why it does not fit as the sequence by itself, as the producer or as the epoch, by role.
     """
@@ -229,7 +227,6 @@ class Found:
     """What a sample has: headers, paths and the whole value as candidates, and what fits as the sequence, the best first.
 
     Attributes:
-        topic: The topic of the first record; empty if there is none.
         labels: The options in the command line's words.
         documents: The value of each record as JSON, or decoded from Avro; None if it is neither.
         unnamed: Names that the config cannot spell, not escaped.

@@ -69,8 +69,8 @@ _CHECKS = {
     "commits": ("a place that refuses a second commit of one version", "Give this user the right to write there."),
     "partitions": ("partitions that are compared, unless each counts for itself", ""),
     "bronze": ("topics that can be read from Bronze's last offsets on", ""),
-    "silver": ("tables that belong together, made by these rules, and records that wait which a load may take", ""),
-    "gate": ("loads that wait which pass", ""),
+    "silver": ("tables of one state, made by these rules, and waiting records that a load accepts", ""),
+    "gate": ("waiting loads that pass", ""),
     "gold": ("tables of this version, and models that can be made", ""),
 }
 """By the first word of a finding's name: what is expected, and what to do otherwise."""
@@ -144,16 +144,14 @@ def _of_topics(settings: Settings, found: Sample) -> Iterator[Finding]:
             for each in _of_records(settings.of_topic(topic), replace(found, records=records_)):
                 yield replace(each, name=f"{each.name} {topic}".strip())
         elif topic or not found.records:
-            yield _finding(f"records {topic}".strip(), "none yet, so nothing is said of them")
+            yield _finding(f"records {topic}".strip(), "no records yet")
 
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
-    """What is said of records of topics that are read alike."""
+    """Whether records of topics that are read alike have what the config names."""
     sources, records = Sources.of(settings), [Record(each.value, each.headers or (), each.offset) for each in found.records]
     if sources.is_left_to_silver:
-        yield _finding(
-            "sequence", "read by your code, or of Avro or Protobuf values, which Spark does: `tidemark plan` tries it"
-        )
+        yield _finding("sequence", "only Spark reads Avro, Protobuf and code of your own: `tidemark plan` tries it")
     else:
         read = {role: candidates.candidate(source, records, detects=False) for role, source in sources.by_role.items()}
         for role, each in read.items():

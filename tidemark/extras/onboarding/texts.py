@@ -255,7 +255,7 @@ def _looked_at(look: Look) -> str:
     if unnamed := found.left_out + len(found.unnamed):
         said += f" {unnamed:,} names were left out; see --json."
     if empty := [each for each in look.asked.topics if each not in names]:
-        said += f" No records yet, so nothing is said of them: {_listed(empty)}."
+        said += f" These topics have no records yet: {_listed(empty)}."
     return said
 
 

@@ -335,7 +335,7 @@ def test_of_several_topics_only_those_that_lack_a_sequence_are_named(filled: Fil
     assert f"The others have one: {good} (header:seq). Without --topic {odd}, init writes their config." in said
     assert f"Not a sequence in {odd}: json:$.price fractions, such as 1.5" in said
     assert f"in {good}:" not in said
-    assert f"No records yet, so nothing is said of them: {empty}." in said
+    assert f"These topics have no records yet: {empty}." in said
     code, out, err = begin(good, "--topic", odd, "--sequence", "header:seq")
     assert (code, f"30 records of {odd} with json:$.price" in err) == (2, True)
     found = json.loads(begin(good, "--topic", odd, "--json")[1])
