@@ -29,7 +29,6 @@ from tidemark.process.output import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from bronze.kafka.sample import Partition, Sample, Sampled
     from lakehouse.settings.payload_schema import Type
@@ -60,7 +59,7 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
-_FORMS: tuple[Form, ...] = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
+_FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
 _FEW = 20  # with fewer records a sample says little
@@ -181,7 +180,7 @@ class Candidate:
     numbers: Sequence[int | None]
     known: Sequence[int]
     names: Sequence[str | None]
-    different_names: AbstractSet[str]
+    different_names: frozenset[str]
     present: int
     steps: Steps = Steps()
     is_able: bool = False
@@ -336,7 +335,7 @@ def candidate(source: Source, records: Iterable[Record], *, detects: bool = True
         numbers=[number for number, _ in numbers],
         known=[number for number, _ in numbers if number is not None],
         names=names,
-        different_names={name for name in names if name is not None},
+        different_names=frozenset(name for name in names if name is not None),
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
     )
 

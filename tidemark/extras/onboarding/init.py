@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -227,10 +227,11 @@ def _settings(asked: Asked) -> Settings:
 def _extractor(role: str, text: str) -> Source:
     """What `--sequence`, `--producer` or `--epoch` names; an error if it is no extractor."""
     form, _, argument = text.partition(":")
+    spelled: Any = {form: argument or form == "offset" or None}
     why = "no header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset or custom:module:function"
     try:
-        spelled = yaml.safe_load(text) if text.startswith("{") else {form: argument or form == "offset" or None}
-        if role == "sequence" or "offset" not in spelled:
+        spelled = yaml.safe_load(text) if text.startswith("{") else spelled
+        if isinstance(spelled, dict) and not (role != "sequence" and "offset" in spelled):
             return Source.of(Extractor.model_validate(spelled))
     except ValidationError as error:
         why = error.errors()[0]["msg"]
