@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise, product
+from itertools import pairwise, product, repeat
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -128,14 +128,11 @@ def walk(
 
     Each argument has one value a record; one without any of them is left out. `tails` is that of a `Sample`.
     """
-    counts, records_of = Counter[str](), Counter[tuple[str, int, str | None]]()
+    counts, records_of = Counter[str](), Counter[tuple[str, int, str]]()
     highest, before_tail = dict[object, tuple[int, int]](), dict[object, tuple[int, int]]()
     seen: dict[object, int] = {}
-    for at, record in enumerate(records):
-        sequence = numbers[at]
-        producer = producers[at] if producers else None
-        epoch = epochs[at] if epochs else 0
-        if sequence is None or epoch is None or (producers and producer is None):
+    for record, sequence, producer, epoch in zip(records, numbers, producers or repeat(""), epochs or repeat(0), strict=False):
+        if sequence is None or producer is None or epoch is None:
             continue
         stream, ordinal, content = (*record[:2], producer), (epoch, sequence), hash((record.key, record.value))
         top = highest.get(stream, (-1, -1))

@@ -57,8 +57,7 @@ Without one, a record that is sent again looks like a new one. The ways out:
    Where the program itself sends again after a crash, the numbers have to be kept with its records:
    Given(epoch=1) instead of the counter, and sequence=NUMBER in send.
 2. --sequence offset: it guards against reading a record twice, and not against resends of the
-   producer, which have offsets of their own. For one of several topics, it is in the config:
-   topics: {{NAME: {{sequence: {{offset: true}}}}}}
+   producer. For one of several topics, in the config: topics: {{NAME: {{sequence: {{offset: true}}}}}}
 3. A MERGE by key, without Tidemark, where each key is sent for one record only: docs/comparison.md.
 """
 
