@@ -153,10 +153,10 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
         raise RegistryError(error.what, **parts, next_step=_NO_REGISTRY) from None
     look = Look.at(sample, asked, registered)
     chosen = _choose(look.options, None if as_json or "sequence" in asked.given else ask) or look.of_most()
-    of_values, commands = list[Section](), list[str]()
+    decoding, commands = list[Section](), list[str]()
     if chosen is not None:
-        of_values = texts.of_values(look)
-        sections = texts.sections(look, chosen, of_values)
+        decoding = texts.value_sections(look)
+        sections = texts.sections(look, chosen, decoding)
         _parse(asked, sections)  # a config that cannot be read is not written
         _require_free(asked)  # nobody has made it meanwhile
         with whole(asked.config) as unfinished:
@@ -164,9 +164,9 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
         commands = [command_line(name, asked.config) for name in ("check", "run")]
     if as_json:
         written = str(asked.config) if chosen else None
-        output.write_json({**texts.answer_json(look, chosen, of_values), "config": written, "next": commands})
+        output.write_json({**texts.answer_json(look, chosen, decoding), "config": written, "next": commands})
     else:
-        output.write(texts.answer(look, chosen, of_values, commands))
+        output.write(texts.answer(look, chosen, decoding, commands))
     return int(chosen is None)
 
 
@@ -221,7 +221,7 @@ def _settings(asked: Asked) -> Settings:
     """What the sample and the schemas are read by."""
     value = {"format": "json", "schema": "value STRING", "registry": asked.registry_keys}
     registry = [Section({"value": value})] if asked.registry_keys else []
-    return _parse(asked, [*texts.place(asked), Section({"sequence": {"offset": True}}), *registry])
+    return _parse(asked, [*texts.place_sections(asked), Section({"sequence": {"offset": True}}), *registry])
 
 
 def _extractor(role: str, text: str) -> Source:

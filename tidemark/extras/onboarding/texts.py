@@ -100,7 +100,7 @@ def _begins(ids: Mapping[str, Sequence[int]]) -> str:
     return f"begin with a zero byte and the id of a schema in a registry, {shown}"
 
 
-def place(asked: Asked) -> list[Section]:
+def place_sections(asked: Asked) -> list[Section]:
     """The sections that a config begins with."""
     pipeline = re.sub(r"^[.-]+", "", asked.topics[0])[:_LONGEST_PIPELINE] or "pipeline"
     kafka = {"bootstrap_servers": asked.brokers, "topics": list(asked.topics)}
@@ -113,10 +113,10 @@ def place(asked: Asked) -> list[Section]:
     ]
 
 
-def sections(look: Look, chosen: Option, of_values: Sequence[Section]) -> list[Section]:
+def sections(look: Look, chosen: Option, decoding: Sequence[Section]) -> list[Section]:
     """The config of what was found and chosen."""
     about = f"Written by `tidemark init` from a sample of {len(look.records):,} records. Every key is in docs/configuration.md."
-    found = [Section({}, [about]), *place(look.asked)]
+    found = [Section({}, [about]), *place_sections(look.asked)]
     for role, each in chosen.by_role.items():
         why = [f"{each.label} is in {each.present:,} of {len(each.numbers):,} records: {each.describe()}."]
         if each.source.form == "custom":
@@ -129,9 +129,9 @@ def sections(look: Look, chosen: Option, of_values: Sequence[Section]) -> list[S
     if _is_per_partition(look, chosen):
         why = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
         found.append(Section({"policies": {"numbering": "per_partition"}}, [why]))
-    if own := _own(look, chosen, of_values):
+    if own := _own(look, chosen, decoding):
         found.append(Section({"topics": own}, ["These topics are read otherwise: nothing fits all of them."]))
-    return [*found, *of_values]
+    return [*found, *decoding]
 
 
 def _is_per_partition(look: Look, chosen: Option) -> bool:
@@ -147,15 +147,15 @@ def _is_per_partition(look: Look, chosen: Option) -> bool:
     return len({(topic, number) for topic, _, number in places}) < len(places)
 
 
-def _own(look: Look, chosen: Option, of_values: Sequence[Section]) -> dict[str, dict[str, Any]]:
+def _own(look: Look, chosen: Option, decoding: Sequence[Section]) -> dict[str, dict[str, Any]]:
     """What single topics have of their own; null is what the others have and they have not."""
     own = dict[str, dict[str, Any]]()
     for topic, option in look.own(chosen).items():
         here, top = ({role: extractor(each.source) for role, each in of.by_role.items()} for of in (option, chosen))
         own[topic] = {role: here.get(role) for role in ROLES if here.get(role) != top.get(role)}
-    if not of_values or of_values[0].is_proposal:
+    if not decoding or decoding[0].is_proposal:
         return own
-    top_format = of_values[0].content["value"]["format"]
+    top_format = decoding[0].content["value"]["format"]
     is_field = "field" in [each.source.form for each in chosen.by_role.values()]
     for topic in dict.fromkeys(each.topic for each in look.records if each.value is not None):
         written = look.registered.formats.get(topic)
@@ -166,7 +166,7 @@ def _own(look: Look, chosen: Option, of_values: Sequence[Section]) -> dict[str, 
     return own
 
 
-def of_values(look: Look) -> list[Section]:
+def value_sections(look: Look) -> list[Section]:
     """How values are decoded, by the registry or else, as a proposal, as JSON; and what holds of their fields."""
     behind, found = look.registered, look.overall
     if behind.formats:
@@ -195,7 +195,7 @@ def of_values(look: Look) -> list[Section]:
     return [Section({"value": value}, why, is_proposal=not behind.formats), *proposals]
 
 
-def answer(look: Look, chosen: Option | None, of_values: Sequence[Section], commands: Sequence[str]) -> str:
+def answer(look: Look, chosen: Option | None, decoding: Sequence[Section], commands: Sequence[str]) -> str:
     """The answer for a terminal: at most 40 lines of at most 100 characters."""
     notes, unfit, others = list(_on_values(look)), [each for each in look.topics if chosen or not each.options], list[str]()
     if chosen is not None:
@@ -208,7 +208,7 @@ def answer(look: Look, chosen: Option | None, of_values: Sequence[Section], comm
         said += f" It does not guard against resends: {OFFSET}." if labels["sequence"] == "offset" else ""
         own = islice(look.own(chosen).items(), _MOST_OWN)
         ofs = [f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}." for topic, each in own]
-        proposed = " It proposes value.schema and expectations." if of_values and of_values[0].is_proposal else ""
+        proposed = " It proposes value.schema and expectations." if decoding and decoding[0].is_proposal else ""
         written = f"Written: {look.asked.config}. It says why in its comments.{proposed}"
         lines = _wrapped([said, *ofs, *notes, written, "", "Next:"]) + [f"  {command}" for command in commands]
         others = [each.label for each in look.options if each is not chosen]
@@ -297,10 +297,10 @@ def _fault(value: bytes) -> str | None:
     return one_record.instead_of_object(Record(value)) if looks_like_json else None
 
 
-def answer_json(look: Look, chosen: Option | None, of_values: Sequence[Section]) -> dict[str, Any]:
+def answer_json(look: Look, chosen: Option | None, decoding: Sequence[Section]) -> dict[str, Any]:
     """The answer as plain data."""
     sample, found, asked = look.overall.sample, look.overall, look.asked
-    decoded = {name: part for section in of_values for name, part in section.content.items()}
+    decoded = {name: part for section in decoding for name, part in section.content.items()}
     options = [
         {"topic": topic.topic, "label": each.label, "steps": {**asdict(each.steps), "unread": each.unread}}
         for topic in look.topics

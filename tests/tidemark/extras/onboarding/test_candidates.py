@@ -18,7 +18,7 @@ from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
 from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, walk
 from tidemark.extras.onboarding.init import Asked
-from tidemark.extras.onboarding.texts import Section, config_text, place
+from tidemark.extras.onboarding.texts import Section, config_text, place_sections
 from tidemark.extras.onboarding.values import payload
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 6))
@@ -266,7 +266,7 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
         return
     section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
     asked = Asked("localhost:9092", [".hidden-topic"], "./lake", Path("tidemark.yml"), False, 100, [], {})
-    written = config_text([*place(asked), section])
+    written = config_text([*place_sections(asked), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
     assert (settings.pipeline, settings.sequence) == ("hidden-topic", Extractor.model_validate({form: argument}))
     assert "\x1b" not in written
