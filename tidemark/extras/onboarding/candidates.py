@@ -249,8 +249,8 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     Raises:
         UsageError: No record of the sample has what the command line names.
     """
-    behind = registered or Registered()
-    rows = [behind.row(each) for each in sample.records]
+    registered = registered or Registered()
+    rows = [registered.row(each) for each in sample.records]
     records, documents = [record for record, _, _ in rows], [document for _, _, document in rows]
     named = Counter(name for row in rows for name in dict.fromkeys(_names(*row)))
     sources, left_out = list[Source](), 0
@@ -266,7 +266,7 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     found = [_judged(sample, candidate(each, records), keys, envelopes) for each in sources]
     by_role = {}
     for role, source in (given or {}).items():
-        is_prefixed = source.form == "json" and "json" in behind.formats.values()
+        is_prefixed = source.form == "json" and "json" in registered.formats.values()
         each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
         by_role[role] = _judged(sample, each, keys, envelopes)
         is_name = each.different_names and not (source.form == "field" and each.kind in _NOBODY)

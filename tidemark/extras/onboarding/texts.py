@@ -168,31 +168,31 @@ def _own(look: Look, chosen: Option, decoding: Sequence[Section]) -> dict[str, d
 
 def value_sections(look: Look) -> list[Section]:
     """How values are decoded, by the registry or else, as a proposal, as JSON; and what holds of their fields."""
-    behind, found = look.registered, look.overall
-    if behind.formats:
-        top, _ = Counter(behind.formats.values()).most_common(1)[0]
-        payload = behind.payloads[top]
-        ids = {topic: ids for topic, ids in behind.ids.items() if behind.formats.get(topic) == top}
+    registered, found = look.registered, look.overall
+    if registered.formats:
+        top, _ = Counter(registered.formats.values()).most_common(1)[0]
+        payload = registered.payloads[top]
+        ids = {topic: ids for topic, ids in registered.ids.items() if registered.formats.get(topic) == top}
         what = "JSON, and the fields those of the sample" if top == "json" else "Avro, and the fields those of their schemas"
         why = [f"The values {_begins(ids)}. They are {what}."]
     else:
         top, payload = "json", values.payload(found.documents)
-        if behind.ids or not payload.schema or found.no_json > _SHARE_NO_JSON * len(look.records):
+        if registered.ids or not payload.schema or found.no_json > _SHARE_NO_JSON * len(look.records):
             return []
         columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
         why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
     if payload.left_out:
         why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
-    if behind.refused and top == "avro":
-        numbers = ", ".join(map(str, behind.refused))
+    if registered.refused and top == "avro":
+        numbers = ", ".join(map(str, registered.refused))
         stops = f"The registry gave no schema {numbers}: a run stops there. If there never was one"
         why.append(f"{stops}: undecodable_ids: [{numbers}].")
-    value = {"format": top, "schema": payload.schema} | ({"registry": look.asked.registry_keys} if behind.formats else {})
+    value = {"format": top, "schema": payload.schema} | ({"registry": look.asked.registry_keys} if registered.formats else {})
     proposed = candidates.expectations(found, payload.fields)
     gate = {"gate": {"expectations": list(islice(proposed, _MOST_EXPECTATIONS))}}
     holds = ["What holds of these fields in the sample. Correct it, and the gate will look at it:"]
     proposals = [Section(gate, holds, is_proposal=True)] if gate["gate"]["expectations"] else []
-    return [Section({"value": value}, why, is_proposal=not behind.formats), *proposals]
+    return [Section({"value": value}, why, is_proposal=not registered.formats), *proposals]
 
 
 def answer(look: Look, chosen: Option | None, decoding: Sequence[Section], commands: Sequence[str]) -> str:
@@ -290,11 +290,9 @@ def _on_values(look: Look) -> Iterator[str]:
 
 def _fault(value: bytes) -> str | None:
     """Why no object is read from a value; None if it is one, is behind an id of a registry, or looks like no known format."""
-    header = framing(value)
-    if header or value.startswith(b"\0"):
-        return f"it begins with {header}" if header and not value.startswith(b"\0") else None
+    header = None if value.startswith(b"\0") else framing(value)
     looks_like_json = value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[", b'"')
-    return one_record.instead_of_object(Record(value)) if looks_like_json else None
+    return f"it begins with {header}" if header else one_record.instead_of_object(Record(value)) if looks_like_json else None
 
 
 def answer_json(look: Look, chosen: Option | None, decoding: Sequence[Section]) -> dict[str, Any]:
