@@ -127,8 +127,8 @@ def sections(look: Look, chosen: Option, decoding: Sequence[Section]) -> list[Se
             why.append(f"It guards against reading twice, not against resends: {OFFSET}.")
         found.append(Section({role: extractor(each.source)}, why))
     if _is_per_partition(look, chosen):
-        why = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
-        found.append(Section({"policies": {"numbering": "per_partition"}}, [why]))
+        repeats = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
+        found.append(Section({"policies": {"numbering": "per_partition"}}, [repeats]))
     if own := _own(look, chosen, decoding):
         found.append(Section({"topics": own}, ["These topics are read otherwise: nothing fits all of them."]))
     return [*found, *decoding]

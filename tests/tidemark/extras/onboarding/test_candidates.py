@@ -35,7 +35,7 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
     return [record(offset, partition=partition, value=b"v%d" % each, seq=b"%d" % each) for offset, each in enumerate(sequences)]
 
 
-def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], list[str]]:
+def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], Sequence[str]]:
     found = find(Sample(records, **more))
     return {each.label: each for each in found.candidates}, found.labels
 
