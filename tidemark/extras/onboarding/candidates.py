@@ -1,7 +1,7 @@
 """What fits as sequence, producer and epoch of a sample's records, and why the rest does not. Pure.
 
 A candidate fits as the sequence if it rises, in the order of the offsets, within each stream of the sample: a partition, or a
-producer's records in it. Records that were sent again do not speak against it, nor do gaps. `walk` counts what Silver's rule
+producer's records in it. Records that were sent again do not count against it, nor do gaps. `walk` counts what Silver's rule
 (`silver.decide`) would decide.
 """
 
@@ -12,31 +12,30 @@ import math
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product, repeat
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from lakehouse.contracts.silver import PROBLEMS
-from lakehouse.escape import printable
+from lakehouse.errors import UsageError
+from lakehouse.escape import printable, shortened
 from lakehouse.extract import on_driver
 from lakehouse.extract.on_driver import Object, Record, text_of
 from lakehouse.extract.sources import Encoding, Form, Source
 from lakehouse.settings.extractor import ROLES
-from tidemark.extras.onboarding import values
-from tidemark.extras.onboarding.values import FRACTION, MOST_BYTES, SCALARS, TEXT, TRUTH, WHOLE, Registered, parts
+from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Registered, scalars
+from tidemark.process.output import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.settings.payload_schema import Type
     from tidemark.extras.onboarding.sample import Partition, Sample, Sampled
-    from tidemark.extras.onboarding.values import Path
 
 MOST_NAMES = 200  # headers, and as many paths
-_MOST_LEVELS = 4
-_LONGEST_NAME = 200
+_MOST_SHOWN = 30
+_LONGEST_NAME, _LONGEST_EXAMPLE = 200, 30
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _NO_STEP = re.compile(r"['\[\]?]|^\*$|^$")
 _KINDS = {
@@ -47,10 +46,10 @@ _KINDS = {
 }
 _BINARY: dict[str, Encoding] = {"whole numbers in 4 bytes": "int32", "whole numbers in 8 bytes": "int64"}
 _LITTLE_ENDIAN = ", little-endian"  # the end of the kind of binary numbers that the config does not read
+_NOBODY = (FRACTION, TRUTH)  # kinds of values that are no producer's name
+_FAR = 256  # times as far: steps of numbers whose bytes are read in the wrong order
 _THERE = ("disagrees", "repeated", "not_a_whole_number")  # problems of values that are present
 _SHARE_NUMBERS = 0.95  # of its values: a candidate with more holds numbers
-_LONGEST_EXAMPLE = 30
-_FAR = 256
 _SHARE_OUT = 0.05  # of records that Silver may keep out under a sequence that fits
 _SHARE_WRONG = 0.01  # of records that may collide or be invalid under a sequence that fits
 _SHARE_KEYS = 0.95  # of records whose key holds a field's value: with more the field is a key
@@ -101,14 +100,10 @@ class Steps:
         return self.late + self.collisions + self.fenced
 
     @property
-    def is_clean(self) -> bool:
-        """Whether few records would be kept out, and very few of them as collisions."""
-        return self.kept_out <= _SHARE_OUT * self.records and self.collisions <= _SHARE_WRONG * self.records
-
-    @property
     def fits(self) -> bool:
-        """Whether the sequence rises within its streams, but for few records."""
-        return self.longest > 1 and not self.is_constant and self.is_clean
+        """Whether the sequence rises within its streams, but for few records, and very few of them collisions."""
+        is_clean = self.kept_out <= _SHARE_OUT * self.records and self.collisions <= _SHARE_WRONG * self.records
+        return self.longest > 1 and not self.is_constant and is_clean
 
     def describe(self) -> str:
         """How it goes, in words."""
@@ -133,14 +128,11 @@ def walk(
 
     Each argument has one value a record; one without any of them is left out. `tails` is that of a `Sample`.
     """
-    counts, records_of = Counter[str](), Counter[tuple[str, int, str | None]]()
+    counts, records_of = Counter[str](), Counter[tuple[str, int, str]]()
     highest, before_tail = dict[object, tuple[int, int]](), dict[object, tuple[int, int]]()
     seen: dict[object, int] = {}
-    for at, record in enumerate(records):
-        sequence = numbers[at]
-        producer = producers[at] if producers else None
-        epoch = epochs[at] if epochs else 0
-        if sequence is None or epoch is None or (producers and producer is None):
+    for record, sequence, producer, epoch in zip(records, numbers, producers or repeat(""), epochs or repeat(0), strict=False):
+        if sequence is None or producer is None or epoch is None:
             continue
         stream, ordinal, content = (*record[:2], producer), (epoch, sequence), hash((record.key, record.value))
         top = highest.get(stream, (-1, -1))
@@ -172,8 +164,7 @@ class Candidate:
         kind: What most of its values are, in words; `kinds` counts all.
         problems: How many records have no number there, by problem; see `lakehouse.contracts.silver.PROBLEMS`.
         numbers: The number in each record; None where there is none. So `names`, of producers.
-        present: In how many records it is.
-        steps: How its numbers go within the partitions.
+        known: The numbers that there are. So `different_names`, each once.
         is_able: Whether it may be a sequence, with a producer or an epoch if need be.
         why_not: Why it does not fit as the sequence by itself, as the producer or as the epoch, by role.
     """
@@ -184,7 +175,9 @@ class Candidate:
     example: str | None
     problems: dict[str, int]
     numbers: Sequence[int | None]
+    known: Sequence[int]
     names: Sequence[str | None]
+    different_names: frozenset[str]
     present: int
     steps: Steps = Steps()
     is_able: bool = False
@@ -200,27 +193,12 @@ class Candidate:
         [(form, argument)] = written.items()
         return form if argument is True else f"{form}:{argument}"
 
-    @cached_property
-    def known(self) -> list[int]:
-        """The numbers of the records that have one."""
-        return [number for number in self.numbers if number is not None]
-
-    @cached_property
-    def different_names(self) -> set[str]:
-        """The different names of the records that have one."""
-        return {name for name in self.names if name is not None}
-
     def describe(self) -> str:
         """What it holds, in words."""
         if self.known and len(self.known) >= _SHARE_NUMBERS * self.present:
             return f"{self.kind}, {min(self.known):,} to {max(self.known):,}"
         different = f", {len(self.different_names):,} different" if self.different_names else ""
         return f"{self.kind}{different}" + (f", such as {printable(self.example)}" if self.example else "")
-
-    @property
-    def is_little_endian(self) -> bool:
-        """Whether it holds binary numbers in an order of bytes that the config does not read."""
-        return self.kind.endswith(_LITTLE_ENDIAN)
 
     def to_json(self) -> dict[str, Any]:
         """The candidate as plain data."""
@@ -230,35 +208,9 @@ class Candidate:
         found = {"records": len(self.numbers), **seen, **numbers, "names": len(self.different_names), **whys}
         return {"name": self.label, **asdict(self.source), **found, "steps": asdict(self.steps) if self.known else None}
 
-    @property
-    def names_nobody(self) -> bool:
-        """Whether its values are of a kind that is no producer's name."""
-        return self.kind in (FRACTION, TRUTH)
-
-
-@dataclass(frozen=True)
-class Found:
-    """All candidates of a sample: headers, paths, the whole value; and how many further names were not looked at.
-
-    Attributes:
-        unnamed: Names that the config cannot spell, not escaped.
-        no_json: How many values are no JSON objects, tombstones apart.
-        json_kinds: The kinds of the parts of the JSON values, by their paths; see `values.kinds`.
-    """
-
-    candidates: Sequence[Candidate]
-    unnamed: Sequence[str]
-    left_out: int
-    no_json: int
-    json_kinds: Mapping[Path, Mapping[str, int]]
-
 
 def extractor(source: Source) -> dict[str, Any]:
-    """A source as the config writes it.
-
-    >>> extractor(Source("header", "seq", "int64")), extractor(Source("value")), extractor(Source("offset"))
-    ({'header': 'seq', 'encoding': 'int64'}, {'value': 'utf8'}, {'offset': True})
-    """
+    """A source as the config writes it."""
     if source.form in ("value", "offset"):
         return {"value": source.encoding} if source.form == "value" else {"offset": True}
     written: dict[str, Any] = {"json" if source.form == "prefixed_json" else source.form: source.argument}
@@ -266,39 +218,87 @@ def extractor(source: Source) -> dict[str, Any]:
     return written | ({"encoding": source.encoding} if is_encoded else {})
 
 
-def find(sample: Sample, registered: Registered | None = None) -> Found:
-    """List everything in a sample that could be a sequence, a producer or an epoch."""
-    behind = registered or Registered()
-    records = [behind.record(each) for each in sample.records]
-    headers = Counter(name for each in sample.records for name in dict(each.headers or ()))
-    named = {name: times for name, times in headers.items() if 0 < len(name) <= _LONGEST_NAME}
-    unnamed = [name for name in headers if name not in named]
-    sources = [Source("header", name) for name in _most(named)]
-    left_out = max(0, len(named) - MOST_NAMES)
-    forms: list[Form] = [behind.form(each.topic) for each in sample.records]
-    documents = [_document(record, form) for record, form in zip(records, forms, strict=True)]
-    json_kinds: dict[Path, Counter[str]] = {}
-    for form in ("json", "prefixed_json", "field"):
-        kinds = values.kinds(document for document, of in zip(documents, forms, strict=True) if of == form)
-        paths = _scalars(kinds)
-        spelled = {argument: times for path, times in paths.items() if (argument := argument_of(path))}
-        unnamed += [".".join(path) for path in paths if not argument_of(path)]
-        sources += [Source(form, each.removeprefix("$.") if form == "field" else each) for each in _most(spelled)]
-        left_out += max(0, len(spelled) - MOST_NAMES)
-        for path, counted in kinds.items() if form != "field" else ():
-            json_kinds.setdefault(path, Counter()).update(counted)
-    found = [candidate(source, records) for source in sources]
+@dataclass(frozen=True)
+class Found:
+    """What a sample has: headers, paths and the whole value as candidates, and what fits as the sequence, the best first.
+
+    Attributes:
+        labels: The options in the command line's words.
+        documents: The value of each record as JSON, or decoded from Avro; None if it is neither.
+        unnamed: Names that the config cannot spell, not escaped.
+        left_out: How many names beyond the most frequent ones were not looked at.
+        no_json: How many values are no JSON objects, tombstones apart.
+    """
+
+    sample: Sample
+    topic: str
+    candidates: Sequence[Candidate]
+    options: Sequence[Option]
+    labels: Sequence[str]
+    documents: Sequence[Any]
+    unnamed: Sequence[str]
+    left_out: int
+    no_json: int
+
+
+def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
+    """List everything in a sample that could be a sequence, a producer or an epoch.
+
+    Of what the command line names, `given` by role, a sequence is taken whether it fits or not.
+
+    Raises:
+        UsageError: No record of the sample has what the command line names.
+    """
+    registered = registered or Registered()
+    rows = [registered.row(each) for each in sample.records]
+    records, documents = [record for record, _, _ in rows], [document for _, _, document in rows]
+    named = Counter(name for row in rows for name in dict.fromkeys(_names(*row)))
+    sources, left_out = list[Source](), 0
+    for form in _FORMS:
+        of_form = [each for each, _ in named.most_common() if isinstance(each, Source) and each.form == form]
+        sources += sorted(of_form[:MOST_NAMES], key=lambda each: each.argument)
+        left_out += len(of_form[MOST_NAMES:])
     if not all(isinstance(document, Object) for document in documents):
-        found.append(candidate(Source("value"), records))
-    no_object = sum(of == "field" or not isinstance(each, Object) for each, of in zip(documents, forms, strict=True))
-    return Found(
-        judge(sample, found), unnamed, left_out, no_object - sum(each.value is None for each in sample.records), json_kinds
-    )
+        sources.append(Source("value"))
+    keys = [_key_texts(each.key) for each in sample.records]
+    # Objects that have an `op` are change events, such as Debezium's.
+    envelopes = {each.argument.removesuffix("op") for each in sources if f".{each.argument}".endswith(".op")}
+    found = [_judged(sample, candidate(each, records), keys, envelopes) for each in sources]
+    by_role = {}
+    for role, source in (given or {}).items():
+        is_prefixed = source.form == "json" and "json" in registered.formats.values()
+        each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
+        by_role[role] = _judged(sample, each, keys, envelopes)
+        is_name = each.different_names and not (source.form == "field" and each.kind in _NOBODY)
+        is_read = is_name if role == "producer" else each.known and not each.kind.endswith(_LITTLE_ENDIAN)
+        if not is_read and sample.records and source.form != "custom":  # only Spark runs code of your own
+            known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
+            of_topic = f"{len(sample.records):,} records of {sample.records[0].topic}"
+            raise UsageError(
+                f"No record of the sample has a {role} where --{role} names it; nothing was written.",
+                where=f"--{role} {each.label}",
+                observed=f"{each.describe()}, in {each.present:,} of {of_topic}"
+                if each.present
+                else f"{of_topic} with {known}",
+                next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
+            )
+    unnamed = [each for each in named if isinstance(each, str)]
+    is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
+    no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
+    fitting, topic = options(sample, found, by_role), sample.records[0].topic if sample.records else ""
+    labels = [each.label for each in fitting]
+    return Found(sample, topic, found, fitting, labels, documents, unnamed, left_out, no_json)
 
 
-def _document(record: Record, form: Form) -> Any:
-    """A record's value as JSON; None if it is none, or too long to be read here."""
-    return record.json if form == "json" and len(record.value or b"") <= MOST_BYTES else record.decoded
+def _names(record: Record, form: Form, document: Any) -> Iterator[Source | str]:
+    """Yield what an extractor could name in a record, and the names that no extractor can spell."""
+    for name, _ in record.headers:
+        yield Source("header", name) if 0 < len(name) <= _LONGEST_NAME else name
+    for path, _ in scalars(document) if isinstance(document, Object) else ():
+        keys = [step for step in path if step is not None]
+        if len(keys) == len(path):
+            argument = argument_of(keys)
+            yield Source(form, argument.removeprefix("$." if form == "field" else "")) if argument else ".".join(keys)
 
 
 def argument_of(path: Sequence[str]) -> str | None:
@@ -306,22 +306,6 @@ def argument_of(path: Sequence[str]) -> str | None:
     if any(_NO_STEP.search(step) or len(step) > _LONGEST_NAME for step in path):
         return None
     return "$" + "".join(f".{step}" if _PLAIN.fullmatch(step) else f"['{step}']" for step in path)
-
-
-def _most(counted: Mapping[str, int]) -> list[str]:
-    """The names that the most records have, by name."""
-    return sorted(sorted(counted, key=lambda name: (-counted[name], name))[:MOST_NAMES])
-
-
-def _scalars(kinds: Mapping[Path, Mapping[str, int]]) -> dict[tuple[str, ...], int]:
-    """How often each path leads to what is no object and no list, in objects and as deep as is looked."""
-    found = {}
-    for path, counted in kinds.items():
-        times = sum(count for kind, count in counted.items() if kind in SCALARS)
-        keys = tuple(step for step in path if step is not None)
-        if times and len(keys) == len(path) <= _MOST_LEVELS:
-            found[keys] = times
-    return found
 
 
 def candidate(source: Source, records: Iterable[Record], *, detects: bool = True) -> Candidate:
@@ -332,17 +316,23 @@ def candidate(source: Source, records: Iterable[Record], *, detects: bool = True
     kind = kinds.most_common(1)[0][0] if there else "nothing"
     is_detected = detects and source.form in ("header", "value")
     encoding = _BINARY.get(kind, source.encoding) if is_detected else source.encoding
-    if encoding != "utf8" and _is_little_endian(there):
-        kind = f"whole numbers in {4 if encoding == 'int32' else 8} bytes{_LITTLE_ENDIAN}"
+    if encoding != "utf8":
+        orders = ([int.from_bytes(each, order) for each in there] for order in ("little", "big"))
+        little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in orders)
+        # The right order of bytes has by far the smaller steps.
+        kind = f"whole numbers in {on_driver.WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
+    names = [None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read]
     return Candidate(
         source=replace(source, encoding=encoding),
         kind=kind,
         kinds=dict(kinds.most_common()),
-        example=_example(there[0]) if there else None,
+        example=shortened(plain(there[0]), _LONGEST_EXAMPLE) if there else None,
         problems=dict(Counter(problem for _, problem in numbers if problem is not None)),
         numbers=[number for number, _ in numbers],
-        names=[None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read],
+        known=[number for number, _ in numbers if number is not None],
+        names=names,
+        different_names=frozenset(name for name in names if name is not None),
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
     )
 
@@ -361,111 +351,66 @@ def _kind(raw: bytes) -> str:
     return "bytes" if "\ufffd" in text.rstrip("\ufffd") else TEXT
 
 
-def _is_little_endian(found: Sequence[bytes]) -> bool:
-    """Whether binary numbers go by far smaller steps when their bytes are read backwards."""
-    numbers = ([int.from_bytes(each, order) for each in found] for order in ("little", "big"))
-    little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in numbers)
-    return little * _FAR < big
-
-
-def _example(raw: bytes) -> str:
-    start = raw[:_LONGEST_EXAMPLE]
-    try:
-        text = start.decode(errors="strict" if len(start) == len(raw) else "ignore")
-    except UnicodeDecodeError:
-        text = f"0x{start.hex()}"
-    return text if len(start) == len(raw) else f"{text}…"
-
-
-def judge(sample: Sample, found: Sequence[Candidate]) -> list[Candidate]:
-    """Add to candidates how their numbers go, and why they do not fit as the sequence, the producer or the epoch."""
-    keys = [_key_texts(each.key) for each in sample.records]
-    paths = (each.source.argument for each in found)
-    # Objects that have an `op` are change events, such as Debezium's.
-    envelopes = {path.removesuffix("op") for path in paths if path == "op" or path.endswith((".op", "$op"))}
-    return [_judged(sample, each, _row_part(each, keys, envelopes)) for each in found]
-
-
-def _judged(sample: Sample, each: Candidate, row_part: str | None) -> Candidate:
-    steps, unread = walk(sample.records, each.numbers, tails=sample.tails), _not_read(each)
-    total, without, different = len(each.names), each.names.count(None), len(each.different_names)
-    no_sequence = {
-        "no partition of the sample has two records with it, so nothing can be said of its order": steps.longest <= 1,
-        f"it never changes within a partition, such as {each.example}": steps.is_constant,
-        "it looks like a time, and two records of one moment would have one sequence": is_time(each.known),
-        f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}": not steps.is_clean,
-    }
-    no_producer = {
-        f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records": without > _SHARE_OUT * total,
-        f"{each.kind} name nobody": each.names_nobody,
-        "it is the same in all records, so it divides nothing": different == 1,
-        f"{different:,} different values in {total:,} records are too many": different > min(1_000, max(2, total / 5)),
-    }
-    no_epoch = {
-        "it never changes, so no sequence restarts with it": len(set(each.known)) == 1,
-        "it looks like a time": is_time(each.known, with_seconds=True),
-        "it changes too often": len(set(each.numbers)) > total / 5,
-        "it falls within a partition, and records of a lower epoch are kept out": _falls(sample, each.numbers),
-    }
-    whys = {
-        "sequence": row_part or unread or _first(no_sequence),
-        "producer": _first(no_producer),
-        "epoch": unread or _first(no_epoch),
-    }
-    is_able = row_part is None and unread is None and not is_time(each.known)
-    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in whys.items() if why})
-
-
-def _first(rules: Mapping[str, bool]) -> str | None:
-    return next((why for why, is_so in rules.items() if is_so), None)
-
-
-def _falls(sample: Sample, numbers: Sequence[int | None]) -> bool:
-    known = [(record[:2], number) for record, number in zip(sample.records, numbers, strict=True) if number is not None]
-    return any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(known))
-
-
-def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> str | None:
-    """Why a candidate belongs to a row or a key and not to the record: a second change of the row has the same value."""
-    path = each.source.argument
-    if any(path.startswith((f"{above}before.", f"{above}after.")) for above in envelopes):
-        return "it is a column of the changed row, and another change of the row has the same one"
-    both = [(name, texts) for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
-    if len(both) > 1 and sum(name in texts for name, texts in both) >= _SHARE_KEYS * len(both):
-        return "it is the record's key, or a part of it, and another record of the key has the same one"
-    return None
+def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> Candidate:
+    """Add how a candidate's numbers go, and why it does not fit as the sequence, the producer or the epoch."""
+    steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers)
+    missing, without, different = total - each.present, each.names.count(None), len(each.different_names)
+    columns = tuple(f"{above}{row}." for above in envelopes for row in ("before", "after"))
+    in_key = [name in texts for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
+    in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
+    falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
+    example = f"{each.kind}, such as {printable(each.example or '')}"
+    worst, count = max(each.problems.items(), key=lambda problem: problem[1], default=("", 0))
+    problem = example if worst == "not_a_whole_number" else PROBLEMS.get(worst, worst)
+    problem += f" (in {count:,} of {total:,} records)" if count < total else ""
+    is_column, is_key = each.source.argument.startswith(columns), len(in_key) > 1 and sum(in_key) >= _SHARE_KEYS * len(in_key)
+    unable = (
+        (is_column, "it is a column of the changed row, and another change of the row has the same one"),
+        (is_key, "it is the record's key, or a part of it, and another record of the key has the same one"),
+    )
+    unread = (
+        (each.kind.endswith(_LITTLE_ENDIAN), f"{example}; only big-endian ones are read"),
+        (missing > _SHARE_WRONG * total, f"it is missing in {missing:,} of {total:,} records"),
+        (total - len(each.known) > _SHARE_WRONG * total, problem),
+    )
+    no_sequence = (
+        (steps.longest <= 1, "no partition of the sample has two records with it, so nothing can be said of its order"),
+        (steps.is_constant, f"it never changes within a partition, such as {each.example}"),
+        (is_time(each.known), "it looks like a time, and two records of one moment would have one sequence"),
+        (not steps.fits, f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}"),
+    )
+    no_producer = (
+        (
+            without > _SHARE_OUT * total,
+            f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records",
+        ),
+        (each.kind in _NOBODY, f"{each.kind} name nobody"),
+        (different == 1, "it is the same in all records, so it divides nothing"),
+        (different > min(1_000, max(2, total / 5)), f"{different:,} different values in {total:,} records are too many"),
+    )
+    no_epoch = (
+        (len(set(each.known)) == 1, "it never changes, so no sequence restarts with it"),
+        (is_time(each.known, with_seconds=True), "it looks like a time"),
+        (len(set(each.numbers)) > total / 5, "it changes too often"),
+        (falls, "it falls within a partition, and records of a lower epoch are kept out"),
+    )
+    rules = {"sequence": unable + unread + no_sequence, "producer": no_producer, "epoch": unread + no_epoch}
+    why_not = {role: next((why for is_so, why in of_role if is_so), None) for role, of_role in rules.items()}
+    is_able = not any(is_so for is_so, _ in unable + unread) and not is_time(each.known)
+    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in why_not.items() if why})
 
 
 def _key_texts(key: bytes | None) -> frozenset[str]:
-    r"""The texts that a record's key holds: the key itself, or the values of its fields.
-
-    >>> sorted(_key_texts(b'{"id": 7, "of": {"shop": "x"}}')), "7" in _key_texts(b"\x00\x00\x00\x07")
-    (['7', 'x'], True)
-    """
+    """The texts that a record's key holds: the key itself, or the values of its fields."""
     if not key:
         return frozenset()
     found = Record(key).json
     if isinstance(found, dict | list):
-        scalars = (part for _, part in parts(found) if part is not None and not isinstance(part, dict | list))
-        return frozenset(text_of(part).decode() for part in scalars)
-    texts = {str(int.from_bytes(key, signed=True))} if len(key) in (4, 8) else set()
+        return frozenset(text_of(part).decode() for _, part in scalars(found) if part is not None)
+    texts = {str(int.from_bytes(key, signed=True))} if len(key) in on_driver.WIDTHS.values() else set()
     with contextlib.suppress(UnicodeDecodeError):
         texts.add(key.decode())
     return frozenset(texts)
-
-
-def _not_read(each: Candidate) -> str | None:
-    """Why a candidate is no whole number in enough records."""
-    total, example = len(each.numbers), f"{each.kind}, such as {printable(each.example or '')}"
-    if each.is_little_endian:
-        return f"{example}; only big-endian ones are read"
-    if each.known and total - len(each.known) <= _SHARE_WRONG * total:
-        return None
-    if each.present < total * (1 - _SHARE_WRONG):
-        return f"it is missing in {total - each.present:,} of {total:,} records"
-    worst = max(each.problems, key=lambda name: each.problems[name])
-    said = example if worst == "not_a_whole_number" else PROBLEMS.get(worst, worst)
-    return said if each.problems[worst] == total else f"{said} (in {each.problems[worst]:,} of {total:,} records)"
 
 
 def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:
@@ -498,11 +443,6 @@ class Option:
         return cls(by_role, steps, len(sample.records) - steps.records)
 
     @property
-    def form(self) -> str:
-        """The form of the sequence's extractor."""
-        return self.by_role["sequence"].source.form
-
-    @property
     def labels(self) -> dict[str, str]:
         """The candidates in the command line's words."""
         return {role: each.label for role, each in self.by_role.items()}
@@ -525,68 +465,50 @@ class Option:
     def rank(self) -> tuple[object, ...]:
         """The place among several: the lowest is the best; see `ORDER`."""
         is_named, named = _is_named(self.by_role["sequence"], "sequence"), self.named()
-        kept_out, form = self.steps.kept_out + self.unread, _FORMS.index(self.form)
+        kept_out, form = self.steps.kept_out + self.unread, _FORMS.index(self.by_role["sequence"].source.form)
         return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps, self.label)
 
 
-def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate] | None = None) -> list[Option]:
-    """List the sequences that fit, perhaps with a producer or an epoch, the best first.
-
-    Of what a person named, `given` by role, a sequence is taken whether it fits or not.
-    """
-    sequence = (given or {}).get("sequence")
-    extras = {role: each for role, each in (given or {}).items() if role != "sequence"}
-    if extras:
-        taken = {each.source for each in extras.values()}
-        able = [sequence] if sequence else [each for each in found if each.is_able and each.source not in taken]
-        tried = [Option.of(sample, {"sequence": each, **extras}) for each in able]
-        fitting = [each for each in tried if sequence or each.steps.fits]
-    else:
-        fitting = [*_fitting(sample, found)]
-        fitting = [each for each in fitting if sequence is None or each.by_role["sequence"].source == sequence.source]
-    fitting.sort(key=Option.rank)
-    return fitting if sequence is None else fitting[:1] or [Option.of(sample, {"sequence": sequence})]
-
-
-def _fitting(sample: Sample, found: Sequence[Candidate]) -> Iterator[Option]:
-    """The sequences that fit by themselves; of the others those that fit with a producer, an epoch, or both."""
-    able = [each for each in found if each.is_able and not each.steps.is_constant and each.steps.longest > 1]
-    yield from (Option.of(sample, {"sequence": each}) for each in able if "sequence" not in each.why_not)
-    epochs = [each for each in found if "epoch" not in each.why_not]
-    could_be = sorted(found, key=lambda each: len(each.different_names))
-    producers = [each for each in could_be if "producer" not in each.why_not]
-    producers = [each for each in producers if each not in epochs or _is_named(each, "producer")]
-    unclean = [each for each in able if each.steps.kept_out]
+def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:
+    """List the sequences that fit, perhaps with a producer or an epoch, the best first; `given` is as in `find`."""
+    sequences = [given["sequence"]] if "sequence" in given else [each for each in found if each.is_able]
+    producers, epochs, is_open = [given.get("producer")], [given.get("epoch")], given.keys() <= {"sequence"}
+    if is_open:
+        rising = [each for each in found if "epoch" not in each.why_not]
+        dividing = [
+            each for each in found if "producer" not in each.why_not and (each not in rising or _is_named(each, "producer"))
+        ]
+        producers += sorted(dividing, key=lambda each: len(each.different_names))[:_MOST_PRODUCERS]
+        epochs += rising[:_MOST_EPOCHS]
+    extras = sorted(product(producers, epochs), key=lambda pair: pair.count(None), reverse=True)
+    unclean = [each for each in sequences if each.is_able and each.steps.kept_out and not each.steps.is_constant]
     unclean.sort(key=lambda each: (not _is_named(each, "sequence"), -len(set(each.numbers))))
-    for each in unclean[:_MOST_SEQUENCES]:
-        yield from _with_extras(sample, each, producers[:_MOST_PRODUCERS], epochs[:_MOST_EPOCHS])
+    with_extras = {each.source for each in unclean[:_MOST_SEQUENCES]}
+    fitting = list[Option]()
+    for sequence in sequences:
+        enough: set[Source] = set()
+        for producer, epoch in extras if sequence.source in with_extras or not is_open else extras[:1]:
+            by_role = {role: each for role, each in zip(ROLES, (sequence, producer, epoch), strict=True) if each}
+            sources = [each.source for each in by_role.values()]
+            if len(set(sources)) < len(sources) or enough & set(sources[1:]):
+                continue
+            tried = Option.of(sample, by_role)
+            # Extras that are not needed are proposed only where they have the names of what they would be.
+            is_wanted = "sequence" in sequence.why_not or all(tried.named())
+            is_read = tried.unread <= _SHARE_WRONG * len(sample.records)
+            if tried.steps.fits and (not is_open or (is_wanted and is_read)):
+                enough |= set(sources[1:])
+                fitting.append(tried)
+    fitting.sort(key=Option.rank)
+    return fitting if "sequence" not in given else fitting[:1] or [Option.of(sample, given)]
 
 
-def _with_extras(
-    sample: Sample, sequence: Candidate, producers: Sequence[Candidate], epochs: Sequence[Candidate]
-) -> Iterator[Option]:
-    """A sequence with each producer, each epoch, and each pair of both where neither alone is enough."""
-    singles = [*({"producer": each} for each in producers), *({"epoch": each} for each in epochs)]
-    pairs = [{"producer": one, "epoch": other} for one in producers for other in epochs if one is not other]
-    enough: set[Source] = set()
-    for extras in (*singles, *pairs):
-        sources = {each.source for each in extras.values()}
-        if sequence.source in sources or sources & enough:
-            continue
-        tried = Option.of(sample, {"sequence": sequence, **extras})
-        # Extras that are not needed are proposed only where they have the names of what they would be.
-        is_wanted = "sequence" in sequence.why_not or all(tried.named())
-        if is_wanted and tried.steps.fits and tried.unread <= _SHARE_WRONG * len(sample.records):
-            enough |= sources
-            yield tried
-
-
-def expectations(sample: Sample, found: Sequence[Candidate], fields: Type) -> Iterator[dict[str, dict[str, Any]]]:
+def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any]]]:
     """What the payload's fields hold in a sample, as expectations of the gate that only warn: no null, a range, a few values.
 
     There is no range of what rises or looks like a time, as the next record would be outside.
     """
-    for each in found:
+    for each in found.candidates:
         path, texts = each.source.argument.removeprefix("$."), [name for name in each.names if name is not None]
         is_in_value = each.source.form in ("json", "prefixed_json", "field") and _COLUMN.fullmatch(path)
         kind = fields.at(path) if is_in_value else None
@@ -600,7 +522,7 @@ def expectations(sample: Sample, found: Sequence[Candidate], fields: Type) -> It
         if len(texts) == len(values):
             yield {"expect_column_values_to_not_be_null": column | severity}
         known = [value for value in values if value is not None]
-        different, steps = sorted(set(known)), walk(sample.records, values) if kind.name in _READ else None
+        different, steps = sorted(set(known)), walk(found.sample.records, values) if kind.name in _READ else None
         if steps and len(different) > 1 and steps.in_order < steps.records / 2 and not is_time(known, with_seconds=True):
             limits = {"min_value": different[0], "max_value": different[-1]}
             yield {"expect_column_values_to_be_between": column | limits | severity}

@@ -19,8 +19,9 @@ from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.secrets import secret_texts, smells_of_secret
-from tidemark.extras.onboarding import candidates, texts, values
 from tidemark.extras.onboarding import sample as kafka_sample
+from tidemark.extras.onboarding import texts, values
+from tidemark.extras.onboarding.candidates import find
 from tidemark.extras.onboarding.texts import Section
 from tidemark.extras.onboarding.values import Registered
 from tidemark.process import exit_codes, output
@@ -32,13 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.settings.registry import Registry
-    from tidemark.extras.onboarding.candidates import Candidate, Found, Option
+    from tidemark.extras.onboarding.candidates import Found, Option
     from tidemark.extras.onboarding.sample import Sample, Sampled
 
     Ask = Callable[[str, str | None], str]
 
-_MOST_SHOWN = 30
 _MOST_OFFERED = 9
 _ROOT = "./lakehouse"
 _NO_REGISTRY = (
@@ -85,75 +84,27 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Topic:
-    """What was found in one topic, or in several topics together, the first of them `name`; what fits, the best first."""
-
-    name: str
-    sample: Sample
-    found: Found
-    options: Sequence[Option]
-
-    @classmethod
-    def of(cls, sample: Sample, names: Sequence[str], given: Mapping[str, Source], registered: Registered) -> Topic:
-        """Look at the records of topics; an error if something is named on the command line that none of them has."""
-        part = replace(sample, records=[each for each in sample.records if each.topic in names])
-        found = candidates.find(part, registered)
-        named = {role: _named(part, source, role, found, registered) for role, source in given.items()}
-        return cls(names[0], part, found, candidates.options(part, found.candidates, named))
-
-    @property
-    def labels(self) -> list[str]:
-        """The options in the command line's words."""
-        return [each.label for each in self.options]
-
-
-def _named(sample: Sample, source: Source, role: str, found: Found, registered: Registered) -> Candidate:
-    """What an option of the command line names, over the sample; an error if the sample has records without it."""
-    if source.form == "json" and "json" in registered.formats.values():
-        source = replace(source, form="prefixed_json")
-    each = candidates.candidate(source, [registered.record(record) for record in sample.records])
-    is_name = bool(each.different_names) and not (source.form == "field" and each.names_nobody)
-    is_read = is_name if role == "producer" else each.known and not each.is_little_endian
-    if is_read or not sample.records or source.form == "custom":
-        return each
-    known = ", ".join(printable(other.label) for other in found.candidates[:_MOST_SHOWN])
-    records = f"{len(sample.records):,} records of {sample.records[0].topic}"
-    there = f"it is {each.kind}, such as {each.example}, in {each.present:,} of {records}"
-    next_step = "Correct the name; lower and upper case differ. Without the option, init says what fits."
-    if source.form == "field" and not registered.ids:
-        next_step = "Name the registry of the values: --registry http://localhost:8081."
-    elif each.is_little_endian:
-        next_step = "Have the producer write big-endian numbers, or digits."
-    raise UsageError(
-        f"No record of the sample has a {role} where --{role} names it; nothing was written.",
-        where=f"--{role} {each.label}",
-        observed=there if each.present else f"{records} with {known or 'no headers and no JSON'}",
-        next_step=next_step,
-    )
-
-
-@dataclass(frozen=True)
 class Look:
-    """What was found in a sample.
+    """What was found in a sample: in each topic that has records, and in all of them together.
 
-    Attributes:
-        topics: Each topic that has records; the first of the config's where none has.
-        overall: All of them together.
-        options: What fits all topics as the sequence, the best first.
+    `options` is what fits all topics as the sequence, the best first.
     """
 
     asked: Asked
     registered: Registered
-    topics: Sequence[Topic]
-    overall: Topic
+    topics: Sequence[Found]
+    overall: Found
     options: Sequence[Option]
 
     @classmethod
     def at(cls, sample: Sample, asked: Asked, registered: Registered) -> Look:
         """Look at a sample; an error if something is named on the command line that a topic does not have."""
-        names = [*dict.fromkeys(each.topic for each in sample.records)] or asked.topics[:1]
-        topics = [Topic.of(sample, [name], asked.given, registered) for name in names]
-        overall = topics[0] if len(topics) == 1 else Topic.of(sample, names, asked.given, registered)
+        by_topic: dict[str, list[Sampled]] = {}
+        for each in sample.records:
+            by_topic.setdefault(each.topic, []).append(each)
+        parts = [replace(sample, records=records) for records in by_topic.values()] or [sample]
+        topics = [find(part, registered, asked.given) for part in parts]
+        overall = topics[0] if len(topics) == 1 else find(sample, registered, asked.given)
         options = [each for each in overall.options if all(each.label in topic.labels for topic in topics)]
         return cls(asked, registered, topics, overall, options)
 
@@ -172,7 +123,7 @@ class Look:
     def own(self, chosen: Option) -> dict[str, Option]:
         """What single topics have instead of what was chosen."""
         is_common = chosen in self.options
-        return {} if is_common else {each.name: each.options[0] for each in self.topics if each.labels[0] != chosen.label}
+        return {} if is_common else {each.topic: each.options[0] for each in self.topics if each.labels[0] != chosen.label}
 
 
 def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
@@ -186,7 +137,7 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
         SourceError: The topic cannot be read.
         RegistryError: A schema registry is named, and cannot be asked.
     """
-    _require_free(asked.config, is_forced=asked.is_forced)
+    _require_free(asked)
     _ = asked.registry_keys, asked.given  # wrong ones are named before anybody is asked
     asked = _complete(asked, ask)
     settings = _settings(asked)
@@ -195,33 +146,35 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
     if not asked.registry and ask is not None and values.schema_ids(sample.records):
         asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip())
         settings = _settings(asked)
-    look = Look.at(sample, asked, _registered(settings.registry, sample.records))
+    try:
+        registered = values.ask_registry(settings.registry, sample.records) if settings.registry else Registered()
+    except RegistryError as error:
+        parts = {name: getattr(error, name) for name in ("where", "observed", "expected")}
+        raise RegistryError(error.what, **parts, next_step=_NO_REGISTRY) from None
+    look = Look.at(sample, asked, registered)
     chosen = _choose(look.options, None if as_json or "sequence" in asked.given else ask) or look.of_most()
-    of_values, commands = list[Section](), list[str]()
+    decoding, commands = list[Section](), list[str]()
     if chosen is not None:
-        of_values = texts.of_values(look)
-        sections = texts.sections(look, chosen, of_values)
-        _parse(asked, sections)  # a config that cannot be read is written by nobody
-        _require_free(asked.config, is_forced=asked.is_forced)  # nobody has made it meanwhile
+        decoding = texts.value_sections(look)
+        sections = texts.sections(look, chosen, decoding)
+        _parse(asked, sections)  # a config that cannot be read is not written
+        _require_free(asked)  # nobody has made it meanwhile
         with whole(asked.config) as unfinished:
             unfinished.write_text(texts.config_text(sections), encoding="utf-8")
         commands = [command_line(name, asked.config) for name in ("check", "run")]
     if as_json:
         written = str(asked.config) if chosen else None
-        output.write_json({**texts.answer_json(look, chosen, of_values), "config": written, "next": commands})
+        output.write_json({**texts.answer_json(look, chosen, decoding), "config": written, "next": commands})
     else:
-        output.write(texts.answer(look, chosen, of_values, commands))
+        output.write(texts.answer(look, chosen, decoding, commands))
     return int(chosen is None)
 
 
-def _require_free(config: Path, *, is_forced: bool) -> None:
-    if config.exists() and not is_forced:
-        raise UsageError(
-            "There is a file already; nothing was written.",
-            where=str(config),
-            next_step="Name another one with --config, or replace it with --force.",
-        )
-    folder = config.absolute().parent
+def _require_free(asked: Asked) -> None:
+    config, folder = str(asked.config), asked.config.absolute().parent
+    if asked.config.exists() and not asked.is_forced:
+        next_step = "Name another one with --config, or replace it with --force."
+        raise UsageError("There is a file already; nothing was written.", where=config, next_step=next_step)
     if not folder.is_dir():
         raise UsageError("There is no such folder.", where=str(folder), next_step="Make it, or name another --config.")
 
@@ -247,20 +200,13 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     """The names and values of an option that may be repeated; an error for a secret in plain text."""
     found = {}
     for text in given:
-        name, equals, value = text.partition("=")
+        name, _, value = text.partition("=")
         name = name.strip()
-        if not (name and equals and value.strip()):
-            raise UsageError(
-                f"{option} needs a name and a value.",
-                where=option,
-                observed=shortened(name, 60),
-                expected="NAME=VALUE",
-                next_step="See --help.",
-            )
+        shown = shortened(name, 60)  # others see the command line, and a message may be kept
+        if not name or not value.strip():
+            raise UsageError(f"{option} needs a name and a value.", where=f"{option} {shown}", next_step="Write NAME=VALUE.")
         is_secret = smells_of_secret(name) and name != "key"  # a registry's key is a file
         if (is_secret and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
-            # Neither name nor value is repeated whole: others see the command line, and this message may be kept.
-            shown = shortened(name, 60)
             raise UsageError(
                 "A secret is given in plain text; it would stay in the shell's history and in the file.",
                 where=f"{option} {shown}",
@@ -275,23 +221,13 @@ def _settings(asked: Asked) -> Settings:
     """What the sample and the schemas are read by."""
     value = {"format": "json", "schema": "value STRING", "registry": asked.registry_keys}
     registry = [Section({"value": value})] if asked.registry_keys else []
-    return _parse(asked, [*texts.place(asked), Section({"sequence": {"offset": True}}), *registry])
-
-
-def _registered(registry: Registry | None, records: Sequence[Sampled]) -> Registered:
-    """What the registry says of the sample, if one is named."""
-    try:
-        return values.ask_registry(registry, records) if registry else Registered()
-    except RegistryError as error:
-        raise RegistryError(
-            error.what, where=error.where, observed=error.observed, expected=error.expected, next_step=_NO_REGISTRY
-        ) from None
+    return _parse(asked, [*texts.place_sections(asked), Section({"sequence": {"offset": True}}), *registry])
 
 
 def _extractor(role: str, text: str) -> Source:
     """What `--sequence`, `--producer` or `--epoch` names; an error if it is no extractor."""
     form, _, argument = text.partition(":")
-    spelled: Any = {form: argument} if argument else {form: form == "offset" or None}
+    spelled: Any = {form: argument or form == "offset" or None}
     why = "no header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset or custom:module:function"
     try:
         spelled = yaml.safe_load(text) if text.startswith("{") else spelled

@@ -15,10 +15,10 @@ from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
-from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, options, walk
+from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, walk
 from tidemark.extras.onboarding.init import Asked
 from tidemark.extras.onboarding.sample import Sample, Sampled
-from tidemark.extras.onboarding.texts import Section, config_text, place
+from tidemark.extras.onboarding.texts import Section, config_text, place_sections
 from tidemark.extras.onboarding.values import payload
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 6))
@@ -35,10 +35,9 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
     return [record(offset, partition=partition, value=b"v%d" % each, seq=b"%d" % each) for offset, each in enumerate(sequences)]
 
 
-def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], list[str]]:
-    sample = Sample(records, **more)
-    candidates = find(sample).candidates
-    return {each.label: each for each in candidates}, [each.label for each in options(sample, candidates)]
+def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], Sequence[str]]:
+    found = find(Sample(records, **more))
+    return {each.label: each for each in found.candidates}, found.labels
 
 
 @pytest.mark.parametrize(
@@ -71,9 +70,10 @@ def test_of_a_change_event_the_position_is_a_sequence_and_a_column_of_the_row_no
     assert why == "it is a column of the changed row, and another change of the row has the same one"
 
 
-@pytest.mark.parametrize("key", [b"%d", b'{"id": %d}', b'[%d, "x"]'])
-def test_a_field_that_is_the_records_key_is_no_sequence(key: bytes) -> None:
-    records = [record(offset, value={"id": offset}, key=key % offset) for offset in range(50)]
+@pytest.mark.parametrize("key", [b"%d", b'{"of": {"id": %d}}', b'[%d, "x"]', None])
+def test_a_field_that_is_the_records_key_is_no_sequence(key: bytes | None) -> None:
+    keys = [key % offset if key else offset.to_bytes(8) for offset in range(50)]
+    records = [record(offset, value={"id": offset}, key=each) for offset, each in enumerate(keys)]
     findings, options = found(records)
     assert options == []
     why = findings["json:$.id"].why_not.get("sequence")
@@ -156,11 +156,10 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
     ]
     values[7] |= {"id": None, "ok": None}
     records = [record(n, value=each) for n, each in enumerate(values)]
-    sample = Sample(records)
-    candidates = find(sample)
-    fields = payload(candidates.json_kinds)
+    found = find(Sample(records))
+    fields = payload(found.documents)
     assert fields.schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
-    offered = expectations(sample, candidates.candidates, fields.fields)
+    offered = expectations(found, fields.fields)
     proposed = [(name, *each.values()) for one in offered for name, each in one.items()]
     null, between, in_set = (f"expect_column_values_to_{name}" for name in ("not_be_null", "be_between", "be_in_set"))
     assert proposed == [
@@ -172,7 +171,7 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
         (in_set, "payload.state", ["off", "on"], "warn"),
     ]
     # Where another topic has another type, nothing is proposed.
-    assert not [*expectations(sample, candidates.candidates, parse_ddl("half BIGINT, state DOUBLE"))]
+    assert not [*expectations(found, parse_ddl("half BIGINT, state DOUBLE"))]
 
 
 def test_what_names_nobody_is_no_producer() -> None:
@@ -235,7 +234,9 @@ def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
 
 
 def test_names_that_the_config_cannot_spell_are_counted_and_left_out() -> None:
-    odd = sampled([json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1")])
+    odd = sampled(
+        [json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1"), ("y" * 300, b"1")]
+    )
     assert (labels(odd), len(find(Sample(odd)).unnamed)) == (["json:$.ok"], 6)
 
 
@@ -264,8 +265,8 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
     if argument is None:
         return
     section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
-    asked = Asked("localhost:9092", ["t"], "./lake", Path("tidemark.yml"), False, 100, [], {})
-    written = config_text([*place(asked), section])
+    asked = Asked("localhost:9092", [".hidden-topic"], "./lake", Path("tidemark.yml"), False, 100, [], {})
+    written = config_text([*place_sections(asked), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
-    assert settings.sequence == Extractor.model_validate({form: argument})
+    assert (settings.pipeline, settings.sequence) == ("hidden-topic", Extractor.model_validate({form: argument}))
     assert "\x1b" not in written

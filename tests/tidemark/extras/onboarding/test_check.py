@@ -18,6 +18,7 @@ from tests.tidemark.conftest import RunCommand
 from tidemark.commands.commands import main
 from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.onboarding import check
+from tidemark.extras.onboarding.values import Schema
 
 Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 
@@ -92,7 +93,7 @@ def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -
         plain + b"\0": wrong,
         plain[:-1]: wrong,
     }
-    assert {raw: check._undecodable(raw, value, check._of_schema(value)) for raw in expected} == expected
+    assert {raw: check._undecodable(raw, value, Schema("AVRO", json.dumps(schema))) for raw in expected} == expected
     of_protobuf = ValueFormat.model_construct(format="protobuf", registry=None)
     assert check._undecodable(b"\0\0\0\0\x07\0", of_protobuf) == "no Protobuf: behind the prefix of a schema registry"
 
