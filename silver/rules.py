@@ -132,7 +132,8 @@ class Rules(Reading):
 
     `topics` and `own` override policies and readings of single topics. The load decides the records of `decided_topics`, in any
     incarnation; None for all that Bronze holds. `continues` lists each incarnation with the earlier ones whose numbering it
-    continues, and `grown` those that got partitions, as the tables name them.
+    continues, and `grown` those that got partitions, as the tables name them. `compares_epochs`: whether records of older
+    epochs are suspects. Claims of earlier versions lack it: such records were `fenced`.
     """
 
     max_jump: int | None = None
@@ -143,6 +144,7 @@ class Rules(Reading):
     own: tuple[tuple[str, Reading], ...] = ()
     continues: tuple[tuple[str, tuple[str, ...]], ...] = ()
     grown: tuple[tuple[str, Grown], ...] = ()
+    compares_epochs: bool = True
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -281,4 +283,5 @@ class Rules(Reading):
             own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
             continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
             grown=tuple((topic, Grown.from_pinned(each)) for topic, each in found.get("grown", ())),
+            compares_epochs=found.get("compares_epochs", False),
         )

@@ -55,7 +55,7 @@ class Counts(Answer):
     collision: Annotated[int, "Known already, with another key or value."]
     invalid: Annotated[int, "Sequence, producer or epoch could not be read, or the value could not be decoded."]
     jump: Annotated[int, "Further above the watermark than its topic's `max_jump`."]
-    fenced: Annotated[int, "Of an epoch below its stream's."]
+    fenced: Annotated[int, "Of an epoch below its stream's, and never seen before."]
     replay: Annotated[int, "Read from Kafka more than once: a copy of a record that is counted under its own class."]
 
 

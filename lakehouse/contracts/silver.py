@@ -30,7 +30,7 @@ WHY = {
     COLLISION: "its sequence was known already, with another key or value",
     INVALID: "sequence, producer or epoch could not be read",
     JUMP: "its sequence was further above the watermark than its topic's max_jump",
-    FENCED: "its epoch was below its stream's",
+    FENCED: "its epoch was below its stream's, and its sequence had never come before",
 }
 """The rule behind each class, in words. A replay has none of its own: it has the class that its first copy has."""
 

@@ -1,7 +1,7 @@
 """Decide the class of each record from its key columns, and return segments. Pure, on Arrow and numpy.
 
 Rule: docs/rule.md. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
-stream's watermark and above every earlier one of the load. Others of the same epoch are suspects, see `silver.suspects`.
+stream's watermark and above every earlier one of the load. The others are suspects, see `silver.suspects`.
 A record that an earlier incarnation of the topic settles already has its class. It affects no other record.
 
 The columns are sorted once by stream and offset. One running maximum then decides the records of all streams: it runs over
@@ -70,7 +70,8 @@ class Decided:
             last block of its stream in the previous chunk.
         gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
             last_sequence.
-        suspects: One row per suspect: its key (stream, epoch and sequence), its offset, and the first offset of its block.
+        suspects: One row per suspect: its key (stream, epoch and sequence), its offset, `is_older` (whether its epoch is below
+            its stream's), and the first offset of its block.
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
         out: Topic, partition and offset of the records that are neither accepted nor replays.
         replays: Topic, partition and offset of the replays.
@@ -100,7 +101,7 @@ def decide(
         keys: A row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem. Texts may be
             dictionaries. Epoch and sequence are 0 or more, or null. `settled` is optional.
         watermarks: The watermark of each stream that has one.
-        rules: The rules: each topic's `max_jump`, and whether it is contiguous.
+        rules: The rules: each topic's `max_jump`, whether it is contiguous, and whether older epochs are compared.
         declared: The declared epoch of each stream that has one. It replaces the epochs read from the records.
         positions: The positions of streams that have records in an earlier chunk.
 
@@ -132,6 +133,9 @@ def decide(
     is_free = rows.settled[counted] == NONE
     free, of_free = counted[is_free], stream[is_free]
     kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
+    is_older = kind == _FENCED
+    if rules.compares_epochs:
+        kind[is_older] = _SUSPECT
 
     last_epoch, last_sequence = _before_each(stream, epoch, sequence, known)
     is_same = epoch == last_epoch
@@ -145,7 +149,7 @@ def decide(
     return Decided(
         pa.concat_tables([found.accepted(), found.blocks(is_start, goes_on)]),
         found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
-        *found.suspects(is_start),
+        *found.suspects(is_start, is_older),
         found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
         found.places(kind == _REPLAY),
         found.after(counted, known),
@@ -322,7 +326,7 @@ class _Classified(NamedTuple):
         }
         return _with(self.rows.streams.take(pa.array(self.rows.stream[counted[is_gap]])), numbers)
 
-    def suspects(self, is_start: Flags) -> tuple[pa.Table, pa.Table]:
+    def suspects(self, is_start: Flags, is_older: Flags) -> tuple[pa.Table, pa.Table]:
         """The suspects, and the accepted records that share a key with one of them."""
         rows = self.rows
         suspects, accepted = (np.flatnonzero(self.kind == kind) for kind in (_SUSPECT, _ACCEPTED))
@@ -331,7 +335,8 @@ class _Classified(NamedTuple):
         key = row_codes(pa.table([rows.stream[both], rows.epoch[both], rows.sequence[both]], ["s", "e", "q"]), ("s", "e", "q"))
         originals = some[np.isin(key[len(suspects) :], key[: len(suspects)])]
         block = np.maximum.accumulate(np.where(is_start, np.arange(len(is_start)), 0))[suspects]
-        return self._keys(suspects).append_column("block", pa.array(rows.offset[block])), self._keys(originals)
+        found = self._keys(suspects).append_column("is_older", pa.array(is_older[suspects]))
+        return found.append_column("block", pa.array(rows.offset[block])), self._keys(originals)
 
     def places(self, which: Flags) -> pa.Table:
         """Return topic, partition and offset of some records."""

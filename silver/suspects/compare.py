@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, STREAM
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, FENCED, LATE, STREAM
 from silver.columns import codes, filled, lasts_of, row_codes, starts_of
 from silver.model import tuples_of
 
@@ -23,8 +23,8 @@ KEY = (*STREAM, "epoch", "sequence")
 ERASED = "erased:"
 """Prefix of an erased record's content hash; the last offset decided before the erasure follows."""
 
-_KINDS = (LATE, DUPLICATE, COLLISION)
-_LATE, _DUPLICATE, _COLLISION = range(len(_KINDS))
+_KINDS = (LATE, DUPLICATE, COLLISION, FENCED)
+_LATE, _DUPLICATE, _COLLISION, _FENCED = range(len(_KINDS))
 _BEHIND = 2**63 - 1
 """The place of a late record of the load: after all records known before."""
 
@@ -32,14 +32,14 @@ _BEHIND = 2**63 - 1
 class Comparison:
     """Classifies the suspects of a load in batches.
 
-    The first suspect of an unknown sequence is late; a copy of the known or first record is a duplicate; the rest are
-    collisions. Consecutive duplicates of a block become one row, even across chunks.
+    The first suspect of an unknown sequence is late, or fenced if its epoch is older. A copy of the known or first record is a
+    duplicate; the rest are collisions. Consecutive duplicates of a block become one row, even across chunks.
 
-    >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "content_sha256"), zip(*rows))))
+    >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "is_older", "content_sha256"), zip(*rows))))
     >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "place")})
     >>> told, key = Comparison(), ("t", 0, "p", 0, 7)
-    >>> told.add(suspects((*key, 4, 4, "a")), none)
-    >>> told.add(suspects((*key, 5, 5, "a"), (*key, 6, 6, "b")), none)
+    >>> told.add(suspects((*key, 4, 4, False, "a")), none)
+    >>> told.add(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), none)
     >>> rows = told.taken()
     >>> rows["class"].to_pylist(), rows["content_sha256"].to_pylist()
     (['late', 'duplicate', 'collision'], ['a', None, 'b'])
@@ -62,8 +62,8 @@ class Comparison:
         """Classify further suspects.
 
         Args:
-            suspects: The key, offset, `block` (the first offset of its block) and `content_sha256` of each, sorted by stream
-                and offset, all chunks together.
+            suspects: The key, offset, `block` (the first offset of its block), `is_older` (whether its epoch is below its
+                stream's) and `content_sha256` of each, sorted by stream and offset, all chunks together.
             known: The records known under their keys before the load's suspects, possibly several per key: the key,
                 `content_sha256`, and `place`, lower for earlier records.
         """
@@ -73,7 +73,7 @@ class Comparison:
         kind = _kinds(suspects, pa.concat_tables([_as_known(table).select(names) for table in (known, *self._late)]))
         late = suspects.filter(pa.array(kind == _LATE))
         self._late.append(late.append_column("place", pa.repeat(_BEHIND, len(late))))
-        content = pc.if_else(pa.array(kind == _DUPLICATE), None, suspects["content_sha256"])
+        content = pc.if_else(pa.array((kind == _LATE) | (kind == _COLLISION)), suspects["content_sha256"], None)
         keys = suspects.select([*KEY, "offset", "block"])
         self._told.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
 
@@ -94,13 +94,15 @@ def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
     order = count + np.argsort(filled(known["place"]), kind="stable")[::-1]
     first[key[order]] = content[order]  # the earliest record of a key is written last
     is_known = first[key[:count]] >= 0
-    unknown = np.flatnonzero(~is_known)[::-1]
+    is_older = suspects["is_older"].to_numpy()
+    unknown = np.flatnonzero(~is_known & ~is_older)[::-1]
     first_offer = np.full(len(first), -1, np.int64)
     first_offer[key[unknown]] = unknown
-    is_late = ~is_known & (first_offer[key[:count]] == np.arange(count))
+    is_late = first_offer[key[:count]] == np.arange(count)
     first[key[unknown]] = content[first_offer[key[unknown]]]
-    is_same = _are_same(first[key[:count]], content[:count], filled(suspects["offset"]), contents)
-    return np.where(is_late, _LATE, np.where(is_same, _DUPLICATE, _COLLISION))
+    known_first = first[key[:count]]
+    is_same = _are_same(known_first, content[:count], filled(suspects["offset"]), contents)
+    return np.select([is_late, known_first < 0, is_same], [_LATE, _FENCED, _DUPLICATE], _COLLISION)
 
 
 def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Array) -> Flags:

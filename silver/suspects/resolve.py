@@ -1,4 +1,4 @@
-"""Classify suspects as duplicate, late or collision, by the records of the same sequence that were kept, or late, before.
+"""Classify suspects as duplicate, late, collision or fenced, by the records of their sequence that were kept, or late, before.
 
 A watermark alone cannot distinguish a resent record from one that never arrived before. So suspects are compared with Silver,
 with the load's own accepted records and with the rejects. The comparison uses stream, epoch, sequence and a hash of key and
@@ -65,8 +65,8 @@ class Suspects:
             out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
 
         Returns:
-            The chunk's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
-            collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`.
+            The chunk's segments, with the suspects as `duplicate` (blocks), `late`, `collision` and `fenced` (single records);
+            late ones, collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`.
         """
         found = chunk.segments
         singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)

@@ -24,7 +24,8 @@ def fold(
     """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips."""
     segments, gaps = list[Segment](), dict[Stream, list[Range]]()
     for stream, of_stream in groupby(records, key=lambda record: record.stream):
-        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)
+        older = SUSPECT if rules.compares_epochs else FENCED
+        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
         for record in of_stream:
             folding.take(record)
         segments += [*folding.blocks, *folding.accepted.values()]
@@ -34,8 +35,9 @@ def fold(
 
 
 class _Stream:
-    def __init__(self, watermark: Ordinal | None, max_jump: int | None) -> None:
+    def __init__(self, watermark: Ordinal | None, max_jump: int | None, older: str) -> None:
         self.watermark = self.before = watermark
+        self.older = older  # the class of a record of an older epoch
         self.max_jump = max_jump
         self.last_offset: int | None = None
         self.blocks: list[Segment] = []
@@ -64,7 +66,7 @@ class _Stream:
         if self.watermark is None or epoch > self.watermark[0]:
             return ACCEPTED
         if epoch < self.watermark[0]:
-            return FENCED
+            return self.older
         if sequence <= self.watermark[1]:
             return SUSPECT
         return JUMP if self.max_jump is not None and sequence - self.watermark[1] > self.max_jump else ACCEPTED

@@ -123,14 +123,12 @@ class Reference:
         known = self.watermarks.get(record.stream)
         if known is None or record.epoch > known[0]:
             return "accepted"
-        if record.epoch < known[0]:
-            return "fenced"
-        if sequence > known[1]:
+        if record.epoch == known[0] and sequence > known[1]:
             most = self.max_jump_of.get(record.topic, self.max_jump)
             return "jump" if most is not None and sequence - known[1] > most else "accepted"
         first = self._first_like(record)
         if first is None:
-            return "late"
+            return "late" if record.epoch == known[0] else "fenced"
         return "duplicate" if first == record.payload else "collision"
 
     def settled_before(self, record: Seen) -> str | None:

@@ -102,7 +102,7 @@ def test_each_load_of_ten_logs_is_decided_as_the_reference_does(drawn: list[Log]
         require_as_folded([whole], arrived, before, rules)
 
         kinds = kinds_of(whole.segments, sent)
-        told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the comparison comes after
+        told = dict.fromkeys(("duplicate", "late", "collision", "fenced"), "suspect")  # the comparison comes after
         assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
         assert kinds.keys() == {record.place for record in records}
         suspects = {record.place: record.key for record in records if kinds[record.place] == "suspect"}
@@ -149,11 +149,13 @@ def _histories(draw: st.DrawFn) -> list[Arrival]:
     records=_histories(),
     known=st.dictionaries(st.sampled_from(_STREAMS), st.tuples(st.integers(0, 1), _SEQUENCES)),
     max_jump=st.sampled_from([None, 1, 4, LARGEST]),
+    compares_epochs=st.booleans(),
 )
 def test_a_history_is_decided_alike_in_chunks_of_every_size(
-    records: list[Arrival], known: dict[Stream, Ordinal], max_jump: int | None
+    records: list[Arrival], known: dict[Stream, Ordinal], max_jump: int | None, compares_epochs: bool
 ) -> None:
-    rules = Rules(Source("header", "seq"), max_jump=max_jump, contiguous=True, topics=(("u", Policy(None, contiguous=True)),))
+    policies = {"max_jump": max_jump, "contiguous": True, "topics": (("u", Policy(None, contiguous=True)),)}
+    rules = Rules(Source("header", "seq"), **policies, compares_epochs=compares_epochs)
     sizes = range(1, len(records) + 3)  # where there are no records, 1 and 2
     chunked = (decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0) for size in sizes)
     require_as_folded(chunked, records, known, rules)

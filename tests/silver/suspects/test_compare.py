@@ -15,13 +15,13 @@ CONTENTS = ("a", "b", "erased:20", "erased:20:collision")
 PLACE = ("topic", "partition", "producer")
 _TEXT, _NUMBER = pa.string(), pa.int64()
 _KEY = [("topic", _TEXT), ("partition", pa.int32()), ("producer", _TEXT), ("epoch", _NUMBER), ("sequence", _NUMBER)]
-_SUSPECT = pa.schema([*_KEY, ("offset", _NUMBER), ("block", _NUMBER), ("content_sha256", _TEXT)])
+_SUSPECT = pa.schema([*_KEY, ("offset", _NUMBER), ("block", _NUMBER), ("is_older", pa.bool_()), ("content_sha256", _TEXT)])
 _KNOWN = pa.schema([*_KEY, ("content_sha256", _TEXT), ("place", _NUMBER)])
 
 
-def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0) -> Row:
+def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, is_older: bool = False) -> Row:
     key = dict(zip(KEY, ("t", 0, None, 0, sequence), strict=True))
-    return {**key, "offset": offset, "block": block, "content_sha256": content}
+    return {**key, "offset": offset, "block": block, "is_older": is_older, "content_sha256": content}
 
 
 def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
@@ -37,7 +37,9 @@ def by_the_rule(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:
     rows: list[Row] = []
     for row in suspects:
         content = first.get(_key(row))
-        if content is None:
+        if content is None and row["is_older"]:
+            kind = "fenced"
+        elif content is None:
             kind, first[_key(row)] = "late", row["content_sha256"]
         else:
             is_later = content.startswith(ERASED) and row["offset"] > int(content.split(":")[1])
@@ -50,7 +52,7 @@ def by_the_rule(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:
             rows[-1]["last_sequence"] = max(rows[-1]["last_sequence"], row["sequence"])
             continue
         spans = {f"{end}_{of}": row[of] for end in ("first", "last") for of in ("offset", "sequence")}
-        content = None if kind == "duplicate" else row["content_sha256"]
+        content = row["content_sha256"] if kind in ("late", "collision") else None
         rows.append({**place, **spans, "class": kind, "records": 1, "content_sha256": content})
     return rows
 
@@ -70,15 +72,16 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
         place = dict(zip(PLACE, stream, strict=True))
         for number in chance.choices(range(6), k=4):
             known.append({**suspect(0, number, chance.choice(CONTENTS)), **place, "place": len(known)})
-        offset = 0
+        offset, first_older = 0, chance.randint(3, 12)
         for _ in range(chance.randint(1, 4)):
             offsets = [offset := offset + chance.choice(steps) for _ in range(chance.randint(1, 12))]
             for each in offsets:
-                row = suspect(each, chance.randrange(6), chance.choice(CONTENTS), block=offsets[0])
+                is_older = each >= first_older
+                row = suspect(each, chance.randrange(9), chance.choice(CONTENTS), block=offsets[0], is_older=is_older)
                 rows.append({**row, **place})
             offset += 2
     expected = by_the_rule(rows, known)
-    assert {row["class"] for row in expected} == {"duplicate", "late", "collision"}
+    assert {row["class"] for row in expected} == {"duplicate", "late", "collision", "fenced"}
 
     for most in (1, 2, 3, 7, 20, 1_000):
         chunks = [rows[first : first + most] for first in range(0, len(rows), most)]
