@@ -72,7 +72,7 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
         place = dict(zip(PLACE, stream, strict=True))
         for number in chance.choices(range(6), k=4):
             known.append({**suspect(0, number, chance.choice(CONTENTS)), **place, "place": len(known)})
-        offset, first_older = 0, chance.randint(10, 40)
+        offset, first_older = 0, chance.randint(3, 12)
         for _ in range(chance.randint(1, 4)):
             offsets = [offset := offset + chance.choice(steps) for _ in range(chance.randint(1, 12))]
             for each in offsets:

@@ -29,7 +29,7 @@ CONTINUES = (
     (),
 )
 GROWN = st.dictionaries(st.sampled_from(TOPICS), st.sampled_from([None, (0, -1), (0, 4), (1, 2)]))
-SUSPECTS = ("duplicate", "late", "collision")
+SUSPECTS = ("duplicate", "late", "collision", "fenced")
 
 
 @st.composite
