@@ -83,7 +83,7 @@ def find(
 
 def _above_share(rows: Sequence[Row], ledger: Sequence[Row], policies: Policies) -> set[Place]:
     """Return the places of the rows whose load loses too many: of all topics, or of one that has its own share."""
-    shares = policies.topic_shares
+    shares = policies.own_values("max_quarantined_share")
 
     def part(row: Row) -> tuple[int, str]:
         topic = plain_topic(row["topic"])

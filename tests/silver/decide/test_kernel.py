@@ -154,8 +154,8 @@ def _histories(draw: st.DrawFn) -> list[Arrival]:
 def test_a_history_is_decided_alike_in_chunks_of_every_size(
     records: list[Arrival], known: dict[Stream, Ordinal], max_jump: int | None, compares_epochs: bool
 ) -> None:
-    policies = {"max_jump": max_jump, "contiguous": True, "topics": (("u", Policy(None, contiguous=True)),)}
-    rules = Rules(Source("header", "seq"), **policies, compares_epochs=compares_epochs)
+    topics = (("u", Policy(None, contiguous=True)),)
+    rules = Rules(Source("header", "seq"), max_jump=max_jump, contiguous=True, topics=topics, compares_epochs=compares_epochs)
     sizes = range(1, len(records) + 3)  # where there are no records, 1 and 2
     chunked = (decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0) for size in sizes)
     require_as_folded(chunked, records, known, rules)
