@@ -23,7 +23,7 @@ from silver.columns import NONE, before_of, codes, filled, lasts_of, row_codes, 
 from silver.model import SEGMENT, SETTLED, tuples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -117,7 +117,7 @@ def decide(
     streams = list(tuples_of(rows.streams, STREAM))
     known = _known(streams, watermarks, positions or {})
     if declared:
-        epochs = _numbers([declared.get(stream, NONE) for stream in streams])[rows.stream]
+        epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
         rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
     limits = [policies[topic].max_jump for topic, _, _ in streams]
@@ -413,7 +413,7 @@ def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], position
     """Return the position of each stream: after an earlier chunk, otherwise its watermark."""
     none = (NONE, NONE)
     found = [positions.get(stream) or Position(*(watermarks.get(stream, none) * 2)) for stream in streams]
-    return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
+    return _Known(*np.array(found, np.int64).reshape(-1, len(Position._fields)).T)
 
 
 def _before_each(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
@@ -431,10 +431,6 @@ def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
 
 def _sums(column: Numbers, starts: Numbers) -> Numbers:
     return np.add.reduceat(column, starts) if len(starts) else column[:0]
-
-
-def _numbers(values: Sequence[object]) -> Numbers:
-    return np.array(values, np.int64)
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
