@@ -70,7 +70,7 @@ ORDER = "fewest records kept out, no producer or epoch needed, a name like seq o
 _KEPT_OUT = {
     "late": "below an earlier one that never came before",
     "collisions": "with a number that another record has",  # and another key or value
-    "fenced": "with an epoch below an earlier one",
+    "fenced": "with an epoch below an earlier one, and a new number",
 }
 _AGAIN = {"resent": "sent again", "unknown": "perhaps sent again: what lies before them is not in the sample"}
 
@@ -130,7 +130,7 @@ def walk(
     """
     counts, records_of = Counter[str](), Counter[tuple[str, int, str]]()
     highest, before_tail = dict[object, tuple[int, int]](), dict[object, tuple[int, int]]()
-    seen: dict[object, int] = {}
+    seen: dict[object, int | None] = {}  # None for a fenced one
     for record, sequence, producer, epoch in zip(records, numbers, producers or repeat(""), epochs or repeat(0), strict=False):
         if sequence is None or producer is None or epoch is None:
             continue
@@ -142,15 +142,15 @@ def walk(
         if ordinal > top:
             counts["gaps"] += epoch == top[0] and sequence > top[1] + 1 and not is_first_of_tail
             highest[stream], kind = ordinal, "in_order"
+        elif (first := seen.get((stream, ordinal))) is not None:
+            kind = "resent" if first == content else "collisions"
         elif epoch < top[0]:
             kind = "fenced"
-        elif (stream, ordinal) in seen:
-            kind = "resent" if seen[stream, ordinal] == content else "collisions"
         else:
             kind = "unknown" if ordinal > before_tail.get(stream, top) else "late"
         counts[kind] += 1
         records_of[stream] += 1
-        seen.setdefault((stream, ordinal), content)
+        seen.setdefault((stream, ordinal), None if kind == "fenced" else content)
     longest = max(records_of.values(), default=0)
     is_constant = longest > 1 and len(seen) == len(records_of)
     return Steps(records_of.total(), len(records_of), longest, is_constant=is_constant, **counts)
