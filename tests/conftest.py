@@ -117,8 +117,7 @@ def spark(own_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     assert SparkSession.getActiveSession() is None, "a test before this one opened a session without asking for this fixture"
     with pytest.MonkeyPatch.context() as patched:
-        # This JVM lives long enough for the second compiler, and for a heap that need not grow.
-        patched.setattr(sessions, "SECOND_COMPILER_LATE", (f"-Xms{sessions.driver_memory()}",))
+        patched.setattr(sessions, "SECOND_COMPILER_LATE", ())  # this JVM lives long enough for the second compiler
         session = sessions.open_session("tidemark-tests", own_place.session)
     start_quickly(tmp_path_factory.mktemp("conf"))
     for name, value in {**QUICK, **own_place.settings}.items():

@@ -23,7 +23,7 @@ from silver.state.request import Kind, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config, write_config
 from tidemark.extras.demo.broker import LocalBroker
-from tidemark.readers.database import connect
+from tidemark.readers.files import connect
 
 ANN = b"ann@example.org"  # the key that is erased
 OF_ANN = ("bronze_records", "silver_records", "gold_latest_by_stream", "gold_latest", "gold_records")
@@ -123,6 +123,7 @@ class Lake:
         with connect(self.run.lakehouse) as tables:
             queries = {name: READ[name] for name in names}
             there = {name for name, query in queries.items() if query.partition(" FROM ")[2].split()[0] in tables.names}
+            tables.open(tables.names)  # a query may read a model's table
             found = {name: tables.rows(f"{query} ORDER BY ALL") if name in there else [] for name, query in queries.items()}
         return {name: [_value(row) for row in rows] for name, rows in found.items()}
 
