@@ -382,11 +382,11 @@ def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, asked: Dec
     }
     transaction = Transaction(f"{run.app_id(GATE_DECISIONS)}/{gate_run.gate_run_id}", 1)
     tables.append(frames.of_contract(spark, [row], DECISIONS), table, DECISIONS, transaction=transaction)
-    stands = decision_on(decisions(spark, run), gate_run.gate_run_id)
-    if stands is None or stands["run_id"] != run.run_id:
+    recorded = decision_on(decisions(spark, run), gate_run.gate_run_id)
+    if recorded is None or recorded["run_id"] != run.run_id:
         raise AnotherWriterError(
             "Somebody else has decided on this gate run meanwhile; nothing was written.",
             where=f"{table}, gate run {gate_run.gate_run_id}",
-            observed=stands and f"{stands['decision']} by {stands['decided_by']}",
+            observed=recorded and f"{recorded['decision']} by {recorded['decided_by']}",
             next_step="See `tidemark gate show`.",
         )

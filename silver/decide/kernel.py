@@ -241,8 +241,8 @@ def _classes(
         first, end = np.searchsorted(stream, [jumping, jumping + 1])
         ordinals = zip(epoch[first:end].tolist(), sequence[first:end].tolist(), strict=True)
         place, mark = slice(first, end), (int(known.epoch[jumping]), int(known.sequence[jumping]))
-        told = list(_one_by_one(ordinals, mark, int(max_step[jumping])))
-        kind[place], before_epoch[place], before[place] = zip(*told, strict=True)
+        classes = list(_one_by_one(ordinals, mark, int(max_step[jumping])))
+        kind[place], before_epoch[place], before[place] = zip(*classes, strict=True)
     return kind, before_epoch, before
 
 
@@ -366,7 +366,7 @@ class _Classified(NamedTuple):
         rows, kind = self.rows, self.kind[first]
         is_unread = (kind == _REPLAY) | (rows.epoch[first] == NONE) | (rows.sequence[first] == NONE)
         reason = np.where(kind == _INVALID, rows.problem[first], NONE)
-        told = {
+        columns = {
             **{name: rows.streams[name].take(pa.array(rows.stream[first])) for name in STREAM},
             "epoch": pa.array(rows.epoch[first], mask=is_unread),
             "class": pa.array(_KINDS).take(pa.array(kind)),
@@ -380,7 +380,7 @@ class _Classified(NamedTuple):
             "jumps_backward": backward,
             "content_sha256": pa.nulls(len(first)),
         }
-        return pa.table(told).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on))
+        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on))
 
 
 def sort_keys(keys: pa.Table) -> Rows:

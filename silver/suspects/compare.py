@@ -37,22 +37,22 @@ class Comparison:
 
     >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "is_older", "content_sha256"), zip(*rows))))
     >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "place")})
-    >>> told, key = Comparison(), ("t", 0, "p", 0, 7)
-    >>> told.add(suspects((*key, 4, 4, False, "a")), none)
-    >>> told.add(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), none)
-    >>> rows = told.taken()
+    >>> compared, key = Comparison(), ("t", 0, "p", 0, 7)
+    >>> compared.add(suspects((*key, 4, 4, False, "a")), none)
+    >>> compared.add(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), none)
+    >>> rows = compared.taken()
     >>> rows["class"].to_pylist(), rows["content_sha256"].to_pylist()
     (['late', 'duplicate', 'collision'], ['a', None, 'b'])
     """
 
     def __init__(self) -> None:
-        self._told: list[pa.Table] = []
+        self._classified: list[pa.Table] = []
         self._late: list[pa.Table] = []
 
     def taken(self) -> pa.Table:
         """Return a row per duplicate block, late record or collision since the last call: segments with `block`, not jumps."""
-        told, self._told = pa.concat_tables(self._told), []
-        return _blocks(told)
+        classified, self._classified = pa.concat_tables(self._classified), []
+        return _blocks(classified)
 
     def forget(self, but: AbstractSet[tuple[str, int]]) -> None:
         """Forget the late records, except those of some partitions."""
@@ -75,7 +75,7 @@ class Comparison:
         self._late.append(late.append_column("place", pa.repeat(_BEHIND, len(late))))
         content = pc.if_else(pa.array((kind == _LATE) | (kind == _COLLISION)), suspects["content_sha256"], None)
         keys = suspects.select([*KEY, "offset", "block"])
-        self._told.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
+        self._classified.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
 
 
 def _as_known(table: pa.Table) -> pa.Table:

@@ -213,5 +213,5 @@ def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
         of_first[place[: len(blocks)]] = blocks[name].to_numpy()
         rows = rows.append_column(name, pa.array(of_first[place[len(blocks) :]]))
     goes_on = pc.and_(rows["goes_on"].cast(pa.bool_()), pc.equal(rows["class"], DUPLICATE))
-    told = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
-    return told.append_column("goes_on", goes_on)
+    segments = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
+    return segments.append_column("goes_on", goes_on)

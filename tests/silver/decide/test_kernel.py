@@ -102,8 +102,8 @@ def test_each_load_of_ten_logs_is_decided_as_the_reference_does(drawn: list[Log]
         require_as_folded([whole], arrived, before, rules)
 
         kinds = kinds_of(whole.segments, sent)
-        told = dict.fromkeys(("duplicate", "late", "collision", "fenced"), "suspect")  # the comparison comes after
-        assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
+        of_kernel = dict.fromkeys(("duplicate", "late", "collision", "fenced"), "suspect")  # the comparison comes after
+        assert kinds == {place: of_kernel.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
         assert kinds.keys() == {record.place for record in records}
         suspects = {record.place: record.key for record in records if kinds[record.place] == "suspect"}
         (chunk,) = whole.chunks

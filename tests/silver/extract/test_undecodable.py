@@ -76,9 +76,9 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     out = ("invalid", "value_undecodable", "p", 0)
     assert rejected(spark, run) == [(1, *out, 2, "held"), (3, *out, 2, "held"), (4, *out, 4, "held")]
     assert [row["first_sequence"] for row in quarantine.held(run.lakehouse, RecordFilter(kind="invalid"))[0]] == [2, 2, 4]
-    told = why(run.lakehouse, "t", 0, 1)
-    assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
-    assert told["rule"] == "its value is not in the format that `value` names"
+    row = why(run.lakehouse, "t", 0, 1)
+    assert (row["class"], row["reason"], row["sequence"], row["state"]) == ("invalid", "value_undecodable", 2, "held")
+    assert row["rule"] == "its value is not in the format that `value` names"
     misfits = [why(run.lakehouse, "t", 0, offset)["misfit"] for offset in (0, 1, 4)]
     assert misfits == [
         None,

@@ -25,10 +25,10 @@ def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, i
 
 
 def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
-    told = Comparison()
+    comparison = Comparison()
     for suspects, known in chunks:
-        told.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
-    rows: list[Row] = told.taken().to_pylist()
+        comparison.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
+    rows: list[Row] = comparison.taken().to_pylist()
     return rows
 
 
