@@ -107,9 +107,9 @@ LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-comp
 	--no-emit-package tidemark-producer
 UPGRADING := $(if $(UPGRADE),--upgrade)
 lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (UPGRADE=1: take newer versions)
-	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --output-file requirements.lock
+	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --extra avro --output-file requirements.lock
 	$(LOCKING) $(UPGRADING) --generate-hashes --group build --output-file requirements-build.lock
-	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --group dev \
+	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --extra avro --group dev \
 		--constraints requirements.lock --constraints requirements-build.lock --output-file requirements-dev.lock
 	$(LOCKING) --no-annotate pyproject.toml --constraints requirements.lock --output-file resources/files/requirements.txt
 

@@ -10,7 +10,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked, require_no_run
-from lakehouse.run.schema_registry import SchemaRegistry
+from lakehouse.settings import formats
 from lakehouse.spark import safe_commits, storage_errors
 from lakehouse.table import Lakehouse
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run.context import Report
+    from lakehouse.run.context import Report, SchemaRegistry
     from lakehouse.settings.pipeline import Settings
 
 
@@ -44,7 +44,7 @@ class Job:
     @cached_property
     def registry(self) -> SchemaRegistry | None:
         """The schema registry, which caches its answers."""
-        return SchemaRegistry(self.settings.registry) if self.settings.registry is not None else None
+        return formats.load("registry").SchemaRegistry(self.settings.registry) if self.settings.registry is not None else None
 
     def telling(self, report: Report) -> Job:
         """The same job on the same session, with another report."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse.contracts.bronze import plain_topic
@@ -29,7 +29,7 @@ _COMPARED = {
     None: "Nothing shows whether numbers repeat across partitions, so these are not compared: a keyed record that is sent "
     "again may now lie in another partition, and is kept twice. Set policies.numbering.",
 }
-_OMITTED = ("written", "own", "continues", "grown")
+_OMITTED = ("written", "own", "continues", "grown", "skips_tombstones")
 """Keys that a claim omits when empty, so that old claims serialize unchanged."""
 
 
@@ -57,7 +57,8 @@ class Reading:
     """How the records of a topic are read.
 
     Without a producer a stream is a whole partition; without an epoch, epoch 0; without a payload Silver keeps the raw value.
-    `written` is the format of the bytes; None for text and plain JSON.
+    `written` is the format of the bytes; None for text and plain JSON. `skips_tombstones`: records without a value, whose
+    sequence is read from it, wait for no decision.
     """
 
     sequence: Source
@@ -65,13 +66,14 @@ class Reading:
     epoch: Source | None = None
     payload: Payload | None = None
     written: Written | None = None
+    skips_tombstones: bool = False
 
     @classmethod
     def of_config(cls, settings: Settings) -> Reading:
         """Build the reading from the config, without the overrides of single topics."""
         value, sources = settings.value, Sources.of(settings)
         payload = Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None
-        return Reading(sources.sequence, sources.producer, sources.epoch, payload, sources.written)
+        return Reading(sources.sequence, sources.producer, sources.epoch, payload, sources.written, settings.skips_tombstones)
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Reading:
@@ -82,12 +84,21 @@ class Reading:
             epoch=Source(**found["epoch"]) if found["epoch"] else None,
             payload=Payload(**found["payload"]) if found["payload"] else None,
             written=Written.from_pinned(found["written"]) if found.get("written") else None,
+            skips_tombstones=found.get("skips_tombstones", False),
         )
 
     @property
     def judges(self) -> bool:
         """Whether a value that cannot be decoded keeps its record out of Silver."""
         return self.payload is not None and self.payload.undecodable == "quarantine"
+
+    @property
+    def needs_schemas(self) -> bool:
+        """Whether a schema registry has the schemas by which values are decoded, or sequence, producer or epoch are read."""
+        sources = (self.sequence, self.producer, self.epoch)
+        reads_fields = any(source is not None and source.form == "field" for source in sources)
+        is_asked = self.written is not None and self.written.has_types and self.written.has_prefix
+        return is_asked and (reads_fields or self.payload is not None)
 
     def pinned(self) -> dict[str, Any]:
         """Return the form that a claim stores."""
@@ -209,7 +220,7 @@ class Rules(Reading):
     @property
     def per_topic(self) -> list[tuple[Reading, list[str]]]:
         """The distinct readings, each with its topics. The reading of topics without own settings is first."""
-        return alike(Reading(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
+        return alike(Reading(**{each.name: getattr(self, each.name) for each in fields(Reading)}), self.own)
 
     @property
     def decodings(self) -> list[tuple[Reading, list[str]]]:

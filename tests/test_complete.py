@@ -15,9 +15,20 @@ from expectations.evidence import facts
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import CLASSES, LATE, LOADS, PROBLEMS, QUARANTINED, REPLAY, STREAM, UNDECODABLE, Stream
+from lakehouse.contracts.silver import (
+    CLASSES,
+    LATE,
+    LOADS,
+    PROBLEMS,
+    QUARANTINED,
+    REPLAY,
+    STREAM,
+    TOMBSTONE,
+    UNDECODABLE,
+    Stream,
+)
 from lakehouse.delta import maintenance as table_maintenance
-from lakehouse.extract import columns, json_strictness
+from lakehouse.extract import columns, debezium, json_strictness
 from lakehouse.extract.sources import Form, Source
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
@@ -56,7 +67,7 @@ def test_every_class_is_counted_and_explained() -> None:
         ),
         ("rule.md", [f"\n| `{name}` |" for name in CLASSES]),
         ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
-        ("runbook.md", [f"`{name}`" for name in (UNDECODABLE, *INVARIANTS)]),
+        ("runbook.md", [f"`{name}`" for name in (UNDECODABLE, TOMBSTONE, *INVARIANTS)]),
         ("runbook.md", [f"`..._{problem}`" for problem in PROBLEMS]),
     ],
 )
@@ -66,9 +77,9 @@ def test_every_name_is_in_the_documents(name: str, texts: list[str]) -> None:
 
 
 def test_every_problem_of_an_extractor_is_explained() -> None:
-    found = [*vars(columns).items(), *vars(json_strictness).items()]
-    ours = [value for name, value in found if name.isupper() and name[0] != "_"]
-    assert {each for each in ours if isinstance(each, str) and each.islower()} - {FINGERPRINT} == {*PROBLEMS}
+    found = [item for module in (columns, json_strictness, debezium) for item in vars(module).items()]
+    ours = [value for name, value in found if name.isupper() and name[0] != "_" and isinstance(value, str)]
+    assert {each for each in ours if each.isidentifier() and each.islower()} - {FINGERPRINT} == {*PROBLEMS}
 
 
 def test_every_invariant_is_counted_and_can_be_shown() -> None:
@@ -109,7 +120,8 @@ def test_every_class_is_decided_and_has_a_place_in_the_dashboard_and_the_report(
 
 def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
     arguments: dict[Form, str] = {"header": "h", "value": "", "json": "$", "prefixed_json": "$", "bytes": "0:1", "offset": ""}
-    assert set(arguments) == set(get_args(Form)) - {"custom", "field"}  # an operator's code, and Avro, which only Spark reads
+    # An operator's code, and Avro, which only Spark reads; `tests/lakehouse/extract/test_debezium.py` has change events.
+    assert set(arguments) == set(get_args(Form)) - {"custom", "field", "debezium", "debezium_epoch"}
     record = {"topic": "t", "value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
     prefixed = record | {"value": b"\0\0\0\0\x017"}
     read = {

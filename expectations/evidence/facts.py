@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import chain
 from operator import add
@@ -62,7 +62,8 @@ class Evidence:
     """The rows of a range of loads, up to the last finished one. Loads that are `rejected` are not audited.
 
     `ledger` has rows of `silver_loads`, `silver` of `silver_facts`. `restarts` are the ledger's rows of streams that sent at
-    least ten records in a load, all of them duplicates with later timestamps than their originals.
+    least ten records in a load, all of them duplicates with later timestamps than their originals. `tombstones` counts the
+    skipped tombstones of each load that has some.
     """
 
     first_load_seq: int
@@ -73,6 +74,7 @@ class Evidence:
     bronze: BronzeCounts
     rejected: Rejected = NOTHING_REJECTED
     restarts: Sequence[Row] = ()
+    tombstones: Mapping[int, int] = field(default_factory=dict)
 
 
 def mark(records: DataFrame) -> DataFrame:
@@ -231,6 +233,8 @@ def load_facts(evidence: Evidence) -> list[Row]:
             missing_of_contiguous=row["missing"] if row["missing"] and is_contiguous(row) else 0,
             quarantined=sum(row[name] for name in QUARANTINED) - row["late_accepted"],
         )
+    for load_seq, count in evidence.tombstones.items():
+        loads[load_seq]["quarantined"] -= count
     for row in evidence.silver:
         if row["load_seq"] in loads:
             loads[row["load_seq"]]["undecodable"] += row["undecodable"]

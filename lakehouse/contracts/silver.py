@@ -44,6 +44,9 @@ QUARANTINED: tuple[str, ...] = get_args(Quarantined)
 UNDECODABLE = "value_undecodable"
 """The reason of an invalid record with a readable sequence whose value could not be decoded."""
 
+TOMBSTONE = "value_tombstone"
+"""The reason of an invalid record without a value that `value.tombstones` skips. It is discarded, and opens no breaker."""
+
 PROBLEMS = {
     "missing": "there is no such header, path or byte range, or the extractor returned nothing",
     "null": "it is null",
@@ -56,6 +59,8 @@ PROBLEMS = {
     "not_text": "it is a fraction, an object or an array, whose text Spark does not keep",
     "not_a_whole_number": "it is not a whole number in ASCII digits, or not as wide as its encoding",
     "not_decoded": "the value could not be decoded with its schema",
+    "no_position": "the value has no position of Debezium's connector for that database: see transforms.unwrap.add.fields",
+    "no_total_order": "the value has no transaction.total_order: set provide.transaction.metadata=true in the connector",
     "out_of_range": "it is below 0, or above the highest number of its encoding",
 }
 """Why a sequence, producer or epoch could not be read. The reason of an invalid record is `sequence_missing`, for example."""
@@ -88,6 +93,8 @@ def problem_in_words(reason: str) -> str | None:
     """
     if reason == UNDECODABLE:
         return "its value is not in the format that `value` names"
+    if reason == TOMBSTONE:
+        return "it is a tombstone: it has no value to read the sequence from, and `value.tombstones` skips it"
     role, _, problem = reason.partition("_")
     return f"its {role} could not be read: {PROBLEMS[problem]}" if problem in PROBLEMS else None
 

@@ -10,6 +10,7 @@ import importlib
 import inspect
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -17,9 +18,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
-from lakehouse.extract import avro, json_strictness, per_topic
+from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
 from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
-from lakehouse.settings import avro_schema, payload_schema
+from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     given = per_topic.numbered(records, [topics for _, topics in sources.kinds])
     # One projection per step: the next step uses its columns more than once, and Spark then computes them only once.
     slots = _slots(roles)
-    found = given.withColumns(slots)
+    events = [each for each in roles.get("sequence", ()) if each.source.form == "debezium"]
+    is_event = reduce(or_, (per_topic.is_of(each.kinds, each.of) for each in events), F.lit(False))
+    databases = {each.source.argument for each in events}
+    found = debezium_columns.parsed(given, is_event, sorted(databases)) if events else given
+    found = found.withColumns(slots)
     raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
     encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
     whole = raw.withColumns(
@@ -89,7 +94,12 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
                 "sequence": F.when(is_read, F.col("_value_sequence")),
             }
         )
-        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, per_topic.KIND)
+        .drop(
+            *(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles),
+            *slots,
+            *debezium_columns.STEPS,
+            per_topic.KIND,
+        )
     )
 
 
@@ -105,7 +115,9 @@ class _Case:
 
     @property
     def slot(self) -> str:
-        """The column that the form reads from. For JSON and headers one column serves all kinds."""
+        """The column that the form reads from. JSON and headers share one for all kinds, Debezium's epoch and sequence one."""
+        if self.source.form in ("debezium", "debezium_epoch"):
+            return f"_found_{self.source.argument}_{self.kinds[0]}"
         shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
         return f"_found_{self.role}_{shared}"
 
@@ -166,6 +178,8 @@ def _reads(source: Source) -> list[str]:
             return ["headers"]
         case "offset":
             return ["offset"]
+        case "debezium" | "debezium_epoch":
+            return ["offset", "value"]
         case "custom":
             return list(inspect.signature(_imported(source)).parameters)
         case _:
@@ -181,17 +195,19 @@ def _found(source: Source, written: Written | None) -> Column:
         case "json" | "prefixed_json":
             return F.get_json_object(_text(source), source.argument)
         case "field":
-            return avro.parsed(F.col("value"), _of_values(written), avro_schema.at_path(source.argument))
-        case "offset":
-            return F.col("offset")
+            if written is None:
+                raise ConfigError("A field is read of values of which nothing says how they are written.", where="value")
+            return written.key_columns(F.col("value"), source.argument)
+        case "debezium" | "debezium_epoch":
+            return debezium_columns.position(source.argument)
         case "custom":
             function = _imported(source)
             return function(*(F.col(name) for name in inspect.signature(function).parameters))
-        case _:
-            return F.col("value")
+        case form:
+            return F.col(form)
 
 
-def _raw(case: _Case) -> _Pair:
+def _raw(case: _Case) -> _Pair:  # noqa: PLR0911 -- one for each form
     source, value, at_path = case.source, F.col("value"), F.col(case.slot)
     match source.form:
         case "header":
@@ -208,6 +224,9 @@ def _raw(case: _Case) -> _Pair:
             is_decoded = at_path.getField(payload_schema.CORRUPT).isNotNull()
             problem = F.when(value.isNull(), F.lit(NULL)).when(~is_decoded, F.lit(NOT_DECODED))
             return at_field.cast("binary"), problem.when(at_field.isNull(), F.lit(MISSING))
+        case "debezium" | "debezium_epoch":
+            number = at_path.getField("sequence" if source.form == "debezium" else "epoch")
+            return number.cast("string").cast("binary"), at_path.getField("problem")
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
@@ -219,13 +238,7 @@ def _raw(case: _Case) -> _Pair:
 
 def _text(source: Source) -> Column:
     value = F.col("value")
-    return (avro.without_prefix(value) if source.form == "prefixed_json" else value).cast("string")
-
-
-def _of_values(written: Written | None) -> Written:
-    if written is None:
-        raise ConfigError("A field is read of values of which nothing says how they are written.", where="value")
-    return written
+    return (prefix.without_prefix(value) if source.form == "prefixed_json" else value).cast("string")
 
 
 def _header(name: str, keys: Column) -> _Pair:

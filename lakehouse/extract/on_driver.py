@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.extract import debezium
 from lakehouse.extract.written import without_prefix
 
 if TYPE_CHECKING:
@@ -192,7 +193,9 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
     return (found, None) if 0 <= found <= _LARGEST else (None, "out_of_range")
 
 
-def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes | None, str | None]:
+def raw(  # noqa: PLR0911 -- one for each form
+    source: Source, record: Record, *, is_name: bool = False
+) -> tuple[bytes | None, str | None]:
     """Return the bytes that a source names, or the problem. Only Spark runs functions."""
     value = record.value
     match source.form:
@@ -202,6 +205,8 @@ def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes
             return b"%d" % record.offset, None
         case "custom" | "field":  # no field has a function's name
             return _at_path(record.decoded, f".{source.argument}", is_name=is_name)
+        case "debezium" | "debezium_epoch" if value is not None:
+            return _of_event(source, record)
         case "json" | "prefixed_json" if value is not None:
             found = record if source.form == "json" else record.behind_prefix
             problem = "missing" if found.value is None else found.json_problem
@@ -211,6 +216,44 @@ def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes
             return (None, "missing") if len(value) < end else (value[start:end], None)
         case _:
             return value, "null" if value is None else None
+
+
+def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]:
+    """Return the epoch or the sequence of Debezium's position as digits, or the problem."""
+    found = record.behind_prefix if (record.value or b"").startswith(b"\0") else record
+    document = found.json
+    if problem := found.json_problem or ("repeated" if _is_repeating(document) else None):
+        return None, problem
+    if _event_text(document, "schema.type") == "struct":
+        document = document.get("payload")
+    texts = {
+        name: next((text for place in places if (text := _event_text(document, place)) is not None), None)
+        for name, places in debezium.paths(source.argument).items()
+    }
+    position = debezium.position(source.argument, texts, record.offset)
+    return (None, position) if isinstance(position, str) else (b"%d" % position[source.form == "debezium"], None)
+
+
+def _is_repeating(document: Any) -> bool:
+    """Whether a key occurs more than once in any object. No recursion: a value may be nested deeply."""
+    waiting = [document]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Object) and found.repeated:
+            return True
+        waiting += found.values() if isinstance(found, Object) else found if isinstance(found, list) else ()
+    return False
+
+
+def _event_text(found: Any, place: str) -> str | None:
+    """Return a field as text. As in Spark's variants, a fraction without a remainder is a whole number."""
+    for name in place.split("."):
+        found = found.get(name) if isinstance(found, Object) else None
+    if isinstance(found, Digits):
+        whole, _, rest = found.partition(".")
+        text = found if rest.strip("0") else whole
+        return "0" if text == "-0" else text
+    return None if found is None else text_of(found).decode()
 
 
 def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Extractor, Settings
 
-Form = Literal["header", "value", "json", "prefixed_json", "field", "bytes", "offset", "custom"]
+Form = Literal["header", "value", "json", "prefixed_json", "field", "bytes", "offset", "custom", "debezium", "debezium_epoch"]
 Encoding = Literal["utf8", "int32", "int64"]
 Way = TypeVar("Way")
 
@@ -24,7 +24,8 @@ Way = TypeVar("Way")
 class Source:
     """Where a sequence, producer or epoch is read from. prefixed_json is JSON after the prefix of a schema registry.
 
-    The argument is the header's name, the JSON path, the path of fields, the byte range `start:end`, or `module:function`.
+    The argument is the header's name, the JSON path, the path of fields, the byte range `start:end`, `module:function`, or the
+    database of Debezium's connector. debezium is the sequence of a change event, and debezium_epoch its epoch.
     Bytes are digits (utf8) or a big-endian integer.
     """
 
@@ -68,10 +69,12 @@ class Sources:
     def of(cls, settings: Settings) -> Sources:
         """Build the sources from the config."""
         written = Written.of(settings.value)
+        sequence = Source.of(settings.sequence, written)
+        epoch = Source("debezium_epoch", sequence.argument) if sequence.form == "debezium" else None
         found = cls(
-            Source.of(settings.sequence, written),
+            sequence,
             Source.of(settings.producer, written) if settings.producer else None,
-            Source.of(settings.epoch, written) if settings.epoch else None,
+            Source.of(settings.epoch, written) if settings.epoch else epoch,
             written,
         )
         own = ((topic, cls.of(settings.of_topic(topic))) for topic in sorted(settings.topics))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from lakehouse.settings import avro_schema, protobuf_schema
+from lakehouse.settings import formats
+from lakehouse.settings.payload_schema import Field, Type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
     from lakehouse.settings.pipeline import ValueFormat
 
 PREFIX_BYTES = 5
 """The Confluent wire format's prefix: a zero byte, and the schema's id in four bytes, big-endian."""
-_MOST_INDEXES = 100
-_HEADERS = (
-    ((b"\x00",), PREFIX_BYTES, "the prefix of a schema registry"),
-    ((b"\x03\x00", b"\x03\x05"), 18, "the header of AWS Glue's registry"),
-    ((b"\xc3\x01",), 10, "the header of Avro's single-object encoding"),
-)
-"""A header's first bytes, its length in bytes, and its name."""
+KEY = Type("scalar", "KEY")
+"""What a sequence, producer or epoch can be read from: a whole number or text."""
 
 
 def without_prefix(value: bytes) -> bytes | None:
@@ -30,46 +30,28 @@ def without_prefix(value: bytes) -> bytes | None:
     return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
 
 
-def schema_id(value: bytes) -> int | None:
-    r"""Return the id of the schema that the prefix names; None if there is no prefix.
-
-    >>> schema_id(b"\x00\x00\x00\x01\x07{}"), schema_id(b"{}")
-    (263, None)
-    """
-    return None if without_prefix(value) is None else int.from_bytes(value[1:PREFIX_BYTES])
-
-
-def framing(value: bytes) -> str | None:
-    r"""Return the name of the header that a serializer puts before a value; None if the header is unknown.
-
-    >>> framing(b"\x00\x00\x00\x00\x07{}"), framing(b"\x03\x05" + bytes(16)), framing(b"{}")
-    ('the prefix of a schema registry', "the header of AWS Glue's registry", None)
-    >>> framing(b"\xc3\x01" + bytes(8))
-    "the header of Avro's single-object encoding"
-    """
-    return next((name for begins, size, name in _HEADERS if len(value) >= size and value.startswith(begins)), None)
+def at_path(path: str) -> Type:
+    """Return the fields that lead to a sequence, producer or epoch, such as `meta.seq`."""
+    found = KEY
+    for name in reversed(path.split(".")):
+        found = Type("struct", fields=(Field(name, found),))
+    return found
 
 
-def message_path(value: bytes) -> str | None:
-    r"""Return the message indexes of a Protobuf value after the prefix, joined by points; None if there are none.
+class Decoder(Protocol):
+    """The part of a format in `lakehouse.settings.formats.EXTRAS` that reads values with Spark."""
 
-    >>> message_path(b"\x00\x00\x00\x00\x07\x00"), message_path(b"\x00\x00\x00\x00\x07\x04\x02\x00..."), message_path(b"\x00")
-    ('0', '1.0', None)
-    """
-    body = without_prefix(value) or b""
-    numbers: list[int] = []
-    found = shift = 0
-    for byte in body:
-        found |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:  # noqa: PLR2004 -- the last byte of a number
-            numbers.append(found >> 1 ^ -(found & 1))
-            found = shift = 0
-            if not 0 <= numbers[0] <= _MOST_INDEXES:
-                return None
-            if len(numbers) > numbers[0]:
-                return ".".join(map(str, numbers[1:] or [0]))
-    return None
+    def require(self, spark: SparkSession) -> None:
+        """Raise a `ToolError` that says what to add if the session cannot decode such values."""
+
+    def decode(self, value: Column, written: Written, wanted: Type) -> Column:
+        """Decode values to a struct of the wanted fields and CORRUPT, which is false if a value was decoded, otherwise null.
+
+        A KEY becomes text. `written` must have the schema of every id in the values: another id fails the query.
+        """
+
+    def misfits(self, records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type, /) -> Sequence[tuple[int, str]]:
+        """Return the ids of schemas by which no value of the records can be decoded into the wanted fields, each with why."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +77,22 @@ class Written:
             return None
         registry = value.registry
         ids = tuple(sorted(set(registry.undecodable_ids))) if registry else ()
-        schema = avro_schema.writer(value.avro_schema).text if value.avro_schema else ""
-        if value.descriptor and value.message:
-            schema = protobuf_schema.read(value.descriptor).of(value.message).text
+        schema = "" if value.format == "json" else formats.schemas(value.format).pinned(value)
         return cls(value.format, schema, registry is not None, ids, message=value.message or "")
 
     @property
-    def names_schemas(self) -> bool:
-        """Whether a schema registry has the schemas that the values were written with."""
-        return self.format in ("avro", "protobuf") and self.has_prefix
+    def has_types(self) -> bool:
+        """Whether values are of a schema, and so have fields of types."""
+        return self.format in formats.EXTRAS
+
+    @property
+    def decoder(self) -> Decoder:
+        """What reads the values if they are of a schema; raises a `ToolError` if its library is not installed."""
+        return cast("Decoder", formats.load(self.format))
+
+    def key_columns(self, value: Column, path: str) -> Column:
+        """Decode values to a struct that leads to the field at a dotted path, and CORRUPT: see `Decoder.decode`."""
+        return self.decoder.decode(value, self, at_path(path))
 
     def pinned(self) -> dict[str, Any]:
         """Return the part that a claim keeps."""

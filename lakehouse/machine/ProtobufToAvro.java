@@ -31,7 +31,7 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.api.java.UDF2;
 
 /**
- * A function of Spark's: a Protobuf value, and the plan that `lakehouse.settings.protobuf_schema` makes of it, into the bytes of
+ * A function of Spark's: a Protobuf value, and the plan that `tidemark.extras.formats.protobuf_schema` makes, into the bytes of
  * one Avro schema, that of the fields which are wanted. Null for what is no such message, whatever the bytes are; an id that is not
  * in the plan is an error, for it must never pass for undecodable.
  *

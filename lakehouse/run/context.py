@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.run.schema_registry import SchemaRegistry
     from lakehouse.table import Lakehouse, Table
 
 BOUND = ("pipeline", "run_id")  # apply to every later event, from the first one that has them
@@ -37,6 +36,13 @@ def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> N
     if name.endswith(".started"):
         bound.pop("load_seq", None)  # the gate may audit other loads than Silver's last one
     bound.update({key: fields[key] for key in (*BOUND, "load_seq") if key in fields})
+
+
+class SchemaRegistry(Protocol):
+    """Maps the ids that values begin with to schemas."""
+
+    def of_format(self, given: str, number: int, *, met_at: str) -> str:
+        """Return the schema of an id for values of a format, empty if it is of another kind; `met_at` is a record's place."""
 
 
 def new_id(now: datetime | None = None) -> str:

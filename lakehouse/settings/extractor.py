@@ -9,15 +9,20 @@ from lakehouse.settings.base import Model, SettingError, Text, setting
 from lakehouse.settings.secrets import HIDES_SECRETS, mask
 
 Encoding = Literal["utf8", "int32", "int64"]
-Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom"]
+Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom", "debezium"]
+Database = Literal["postgres", "mysql", "sqlserver", "mongodb"]
 
 ROLES = ("sequence", "producer", "epoch")
+IN_VALUE = ("value", "json", "field", "bytes", "debezium")
+"""The forms that read the value. A tombstone has none."""
+
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
 _DESCRIPTIONS = {
     "header": 'header "{argument}" ({encoding})',
     "value": "value ({encoding})",
     "offset": "Kafka offset",
     "custom": "custom {argument}",
+    **dict.fromkeys(("debezium", "debezium_epoch"), "Debezium's position ({argument})"),
     "prefixed_json": "json {argument} ({encoding}), behind the prefix of a schema registry",
 }
 
@@ -50,6 +55,7 @@ class Extractor(Model):
     bytes_range: BytesRange | None = setting(None, "the value's bytes from start to end, exclusive", '"0:8"', alias="bytes")
     offset: Literal[True] | None = setting(None, "true: the Kafka offset, as sequence only", "true")
     custom: Function | None = setting(None, "a function of installed code, module:function", "mypackage.sequences:from_payload")
+    debezium: Database | None = setting(None, "the database of Debezium's connector, as sequence only", "postgres")
     given_encoding: Encoding | None = setting(None, "utf8, int32 or int64; only with header or bytes", "utf8", alias="encoding")
 
     @model_validator(mode="after")
@@ -78,7 +84,7 @@ class Extractor(Model):
 
     @property
     def argument(self) -> str:
-        """The form's argument: a header's name, a path, `start:end` or `module:function`; empty for value and offset."""
+        """A header's name, a path, `start:end`, `module:function` or a database; empty for value and offset."""
         return "" if self.form in {"value", "offset"} else cast("str", self._given()[self.form])
 
     @property

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
+from lakehouse.settings import formats, payload_schema
 from lakehouse.settings.base import Flag, Model, SecretText, SettingError, Text, Whole, from_config_folder, nearest, setting
-from lakehouse.settings.extractor import ROLES, Extractor
+from lakehouse.settings.extractor import IN_VALUE, ROLES, Extractor
 from lakehouse.settings.gate import Gate, UserExpectation
 from lakehouse.settings.gold import Gold
 from lakehouse.settings.kafka import Kafka
@@ -28,8 +27,6 @@ SESSION_CATALOG = "spark_catalog"  # Spark's own: a Hive Metastore, if the sessi
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
 _STORES = {**dict.fromkeys(AZURE_SCHEMES, "Azure"), **dict.fromkeys(GOOGLE_SCHEMES, "Google's store")}
-_MOST_CHARACTERS = 1_000_000
-_RELATIVE = "Name it relative to the config's folder, like {}."
 _IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), HIDES_SECRETS]
@@ -132,39 +129,6 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
-def _load_avro(given: str, info: ValidationInfo) -> str:
-    """Return the schema: the text itself, or the content of its file."""
-    if given.lstrip().startswith(("{", "[")):
-        return given
-    try:
-        with Path(from_config_folder(given, info)).open(encoding="utf-8") as opened:
-            text = opened.read(_MOST_CHARACTERS + 1)
-    except (OSError, ValueError) as error:
-        what = f"its file cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
-        raise SettingError(what, "an Avro schema, or its file", _RELATIVE.format("incident.avsc")) from None
-    if len(text) > _MOST_CHARACTERS:
-        raise SettingError("its file is too long", f"at most {_MOST_CHARACTERS:,} characters", "Name the file of a schema.")
-    return text
-
-
-def _load_descriptor(given: str, info: ValidationInfo) -> str:
-    """Return the descriptor set as text: the text itself, or the content of its file."""
-    expected = "the file that protoc writes with --include_imports and --descriptor_set_out"
-    try:
-        if given.startswith(protobuf_schema.AS_TEXT):
-            found = protobuf_schema.read(given)
-        else:
-            with Path(from_config_folder(given, info)).open("rb") as opened:
-                found = protobuf_schema.described(opened.read(protobuf_schema.MOST_BYTES + 1))
-    except OSError as error:
-        what = f"its file cannot be read: {error.strerror}"
-        raise SettingError(what, expected, _RELATIVE.format("incident.desc")) from None
-    except protobuf_schema.ProtobufSchemaError as error:
-        next_step = "Compile it again: protoc --include_imports --descriptor_set_out=incident.desc incident.proto"
-        raise SettingError(f"this is no descriptor set of Protobuf: {error}", expected, next_step) from None
-    return f"{protobuf_schema.AS_TEXT}{found.text}"
-
-
 _DECODERS: dict[str, list[list[str]]] = {
     "text": [[]],
     "json": [[], ["registry"]],
@@ -183,8 +147,9 @@ class ValueFormat(Model):
     )
     max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(16_777_216, "the longest decodable value", "1048576")
     undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
-    avro_schema: Annotated[Text, AfterValidator(_load_avro)] | None = setting(None, "the values' Avro schema", "incident.avsc")
-    descriptor: Annotated[Text, AfterValidator(_load_descriptor)] | None = setting(None, "a descriptor set", "incident.desc")
+    tombstones: Literal["keep", "skip"] | None = setting(None, "what a record without a value gets", "keep")
+    avro_schema: Text | None = setting(None, "the values' Avro schema", "incident.avsc")
+    descriptor: Text | None = setting(None, "a descriptor set", "incident.desc")
     message: Text | None = setting(None, "for protobuf without a registry: the full name of the message", "shop.Incident")
     registry: Registry | None = setting(None, "the registry of the values' schemas", "{url: https://registry.example.org:8081}")
 
@@ -197,10 +162,17 @@ class ValueFormat(Model):
             next_step = 'Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.'
             raise SettingError(what, "a schema for json, avro and protobuf, none for text", next_step)
         fields = payload_schema.of(schema)
-        if decoded in {"avro", "protobuf"} and (odd := list(payload_schema.odd_names(fields))):
+        if decoded in formats.EXTRAS and (odd := list(payload_schema.odd_names(fields))):
             what = f"{odd[0]!r} is no name of a field in {str(decoded).capitalize()}"
             raise SettingError(what, "letters a to z, digits and _", "Write the fields as the values' own schema names them.")
         return schema
+
+    @field_validator("avro_schema", "descriptor")
+    @classmethod
+    def _is_schema(cls, given: str | None, info: ValidationInfo) -> str | None:
+        if given is None:
+            return None
+        return formats.schemas("avro" if info.field_name == "avro_schema" else "protobuf").content(given, info)
 
     @model_validator(mode="after")
     def _require_decoder(self) -> Self:
@@ -212,11 +184,8 @@ class ValueFormat(Model):
                 "registry, else avro_schema for avro, descriptor and message for protobuf, nothing for json; nothing for text",
                 "Keep registry if each value begins with an id, and avro_schema, or descriptor and message, where none does.",
             )
-        wanted = payload_schema.of(self.schema_)
-        wrong = self.avro_schema and avro_schema.misfit(self.avro_schema, wanted)
-        if self.descriptor and self.message:
-            wrong = protobuf_schema.misfit(self.descriptor, self.message, wanted)
-        if wrong:
+        wrong = formats.schemas(self.format).validate(self) if self.format in formats.EXTRAS else None
+        if wrong is not None:
             key = "message" if self.message else "avro_schema"
             what = f"no value of {key} can be decoded into the fields of schema: {wrong}"
             raise SettingError(what, "fields that fit", "Correct one of the two; docs/formats.md has the types.", at=(key,))
@@ -232,6 +201,10 @@ def _refuse_key(given: Any) -> Any:
 
 
 def _refuse_offset(extractor: Extractor) -> Extractor:
+    if extractor.form == "debezium":
+        what = "the position of a change event is no producer, and it gives the epoch as well as the sequence"
+        next_step = "Leave the key out; for a topic of its own write null."
+        raise SettingError(what, "header, value, json, field, bytes or custom", next_step, at=("debezium",))
     if extractor.form == "offset":
         what = "the Kafka offset is no producer and no epoch: it differs in every record"
         next_step = "Remove the key if records have none; offset works as sequence only."
@@ -273,7 +246,7 @@ class Settings(Model):
     pipeline: PipelineName = setting(..., "its name: a letter, digit or _, then up to 99 of these, . or -", "incidents")
     kafka: Kafka = setting(..., "where the records come from", "{bootstrap_servers: localhost:9092, topics: [incidents]}")
     lakehouse: LakehouseSettings = setting(..., "where the tables are", "{root: ./lakehouse}")
-    sequence: NotKey = setting(..., "one of header, value, json, field, bytes, offset, custom", "{header: seq}")
+    sequence: NotKey = setting(..., "one of header, value, json, field, bytes, offset, custom, debezium", "{header: seq}")
     producer: NotOffset | None = setting(None, "a record's producer", "{header: producer}")
     epoch: NotOffset | None = setting(None, "a record's epoch", "{header: epoch}")
     value: ValueFormat | None = setting(None, "how values are decoded", "{format: text}", validate_default=True)
@@ -285,10 +258,16 @@ class Settings(Model):
     maintenance: Maintenance = setting(Maintenance, "how long old versions stay, how large files get", "{retain_hours: 336}")
     watch: Watch = setting(Watch, "metrics and alerts; off unless named", "{metrics_file: tidemark.prom}")
 
+    @field_validator("epoch")
+    @classmethod
+    def _has_one_epoch(cls, epoch: Extractor | None, info: ValidationInfo) -> Extractor | None:
+        _require_one_epoch({**info.data, "epoch": epoch})
+        return epoch
+
     @field_validator("value")
     @classmethod
     def _require_format_of_fields(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_avro_or_protobuf(value, info.data)
+        _require_fitting_format(value, info.data)
         return value
 
     @field_validator("topics", mode="before")
@@ -316,7 +295,8 @@ class Settings(Model):
         known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
-            _require_avro_or_protobuf(of_topic.get("value"), of_topic, at=(topic,))
+            _require_one_epoch(of_topic, at=(topic, "epoch"))
+            _require_fitting_format(of_topic.get("value"), of_topic, at=(topic,))
             registry = None if own.value is None else own.value.registry
             if known is not None and registry is not None and not registry.is_same_as(known[1]):
                 what, at = f"it is another registry than that of {known[0]}", (topic, "value", "registry")
@@ -350,6 +330,12 @@ class Settings(Model):
         return self.model_copy(update={"topics": {}, **(own.given if own else {})})
 
     @property
+    def skips_tombstones(self) -> bool:
+        """Whether records without a value are skipped, without the overrides of single topics."""
+        is_kept = self.value is not None and self.value.tombstones == "keep"
+        return self.sequence.form in IN_VALUE and not is_kept
+
+    @property
     def payload(self) -> payload_schema.Type | None:
         """The type of the column `payload`, with the fields of all topics; None if no value is decoded."""
         return _payload(self.value, self.topics)
@@ -373,9 +359,24 @@ def _require_read_topics(topics: Mapping[str, Any], info: ValidationInfo, at: tu
             raise SettingError("kafka.topics does not name this topic", "one of its topics", next_step, at=(*at, topic))
 
 
-def _require_avro_or_protobuf(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
+def _require_one_epoch(settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
+    sequence = settings.get("sequence")
+    if settings.get("epoch") is not None and sequence is not None and sequence.form == "debezium":
+        what, expected = "the position of a change event gives the epoch, and another one is given", "no epoch with debezium"
+        raise SettingError(what, expected, "Remove epoch; for a topic of its own write epoch: null.", at=at)
+
+
+def _require_fitting_format(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
+    sequence = settings.get("sequence")
+    if sequence is not None and sequence.form == "debezium" and value is not None and value.format in formats.EXTRAS:
+        what, expected = f"debezium reads its position from JSON, and values are {value.format}", "values in JSON"
+        next_step = "Let the connector write JSON (value.converter), or write a function of yours as custom."
+        raise SettingError(what, expected, next_step, at=at)
+    if sequence is not None and sequence.form not in IN_VALUE and value is not None and value.tombstones == "skip":
+        what, expected = "a tombstone has its sequence as other records do, and would be skipped", "keep, or no tombstones"
+        raise SettingError(what, expected, "Write tombstones: keep.", at=at or ("tombstones",))
     read = [name for name in ROLES if (given := settings.get(name)) is not None and given.field_path]
-    if read and (value is None or value.format not in {"avro", "protobuf"}):
+    if read and (value is None or value.format not in formats.EXTRAS):
         what = f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither"
         raise SettingError(what, "value with format avro or protobuf", "Write json for a path in JSON, or set value.", at=at)
 

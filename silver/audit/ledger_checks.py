@@ -21,6 +21,7 @@ from lakehouse.contracts.silver import (
     RELEASED,
     REPLAY,
     RESET,
+    TOMBSTONE,
     stream_of,
     stream_text,
 )
@@ -143,5 +144,6 @@ def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Viola
 def _is_possible(row: Row, kinds: Mapping[int, str]) -> bool:
     state, by = row["state"], row["settled_load_seq"]
     if by is None:
-        return state == HELD or (state == DISCARDED and row["class"] in (DUPLICATE, LATE))
+        is_decided_away = row["class"] in (DUPLICATE, LATE) or row.get("reason") == TOMBSTONE
+        return state == HELD or (state == DISCARDED and is_decided_away)
     return bool(_SETTLED_AS.get(kinds.get(by, "")) == state)

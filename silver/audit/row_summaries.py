@@ -35,8 +35,8 @@ def repeated(records: DataFrame) -> DataFrame:
 
 
 def rejects(rows: DataFrame, finished: int) -> DataFrame:
-    """Sum up `silver_rejects` by stream, load, class and state, as of the last finished load."""
-    names = (*STREAM, "load_seq", "class", "state", "settled_load_seq")
+    """Sum up `silver_rejects` by stream, load, class, reason and state, as of the last finished load."""
+    names = (*STREAM, "load_seq", "class", "reason", "state", "settled_load_seq")
     return as_of(rows, finished).groupBy(*names).agg(F.sum("records").alias("records"))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, SUSPECT
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, SUSPECT, TOMBSTONE
 from silver.columns import NONE, row_codes
 from silver.model import REJECT, SEGMENT, SPAN, Segment, tuples_of
 
@@ -86,7 +87,8 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """Return the segments kept out of Silver, as rows of `silver_rejects`."""
     is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
     out = found.filter(pc.invert(is_kept))
-    is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))
+    is_skipped = pc.fill_null(pc.equal(out["reason"], TOMBSTONE), fill_value=False)
+    is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"), is_skipped])
     state = pc.if_else(is_decided_away, DISCARDED, HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}
     numbers = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.extract import avro, per_topic
+from lakehouse.extract import per_topic, prefix
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT
 from silver.extract import json_payload
@@ -45,7 +45,7 @@ class _Kind:
 
     @property
     def has_types(self) -> bool:
-        return self.payload.format in ("avro", "protobuf") and self.written is not None
+        return self.written is not None and self.written.has_types
 
     @property
     def schema(self) -> Type:
@@ -100,13 +100,13 @@ def _refused(each: _Kind) -> Column:
 def _text(each: _Kind) -> Column:
     """Return the value as text; null if it is refused, null, or lacks its prefix."""
     is_behind = each.written is not None and each.written.has_prefix
-    body = (avro.without_prefix(F.col("value")) if is_behind else F.col("value")).cast("string")
+    body = (prefix.without_prefix(F.col("value")) if is_behind else F.col("value")).cast("string")
     return F.when(F.col("_refused").isNull() & F.is_valid_utf8(body), body)
 
 
 def _parsed(each: _Kind) -> Column:
     if each.has_types and each.written is not None:
-        return avro.parsed(F.when(F.col("_refused").isNull(), F.col("value")), each.written, each.schema)
+        return each.written.decoder.decode(F.when(F.col("_refused").isNull(), F.col("value")), each.written, each.schema)
     return json_payload.parse(F.col("_text"), each.schema)
 
 
@@ -124,7 +124,7 @@ def _unread(each: _Kind) -> Column:
         return F.when(value.isNotNull(), F.col("_refused"))
     why = F.lit(NOT_UTF8)
     if each.written is not None and each.written.has_prefix:
-        why = F.when(avro.has_prefix(value), why).otherwise(F.lit(NOT_OF_SCHEMA))
+        why = F.when(prefix.has_prefix(value), why).otherwise(F.lit(NOT_OF_SCHEMA))
     return F.when(value.isNotNull() & F.col("_text").isNull(), F.coalesce("_refused", why))
 
 

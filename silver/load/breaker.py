@@ -23,7 +23,9 @@ from lakehouse.contracts.silver import (
     PROBLEMS,
     QUARANTINED,
     STREAM,
+    TOMBSTONE,
     UNDECODABLE,
+    Stream,
     stream_of,
 )
 from lakehouse.delta import tables
@@ -137,6 +139,16 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)
 
 
+def judged(planned: Plan) -> _Rows:
+    """Return the ledger's rows of a plan, without the tombstones that its rules skip."""
+    skipped = Counter[Stream]()
+    tombstones = planned.rejects.filter(pc.field("reason") == TOMBSTONE)
+    for topic, partition, producer, records in tuples_of(tombstones, (*STREAM, "records")):
+        skipped[topic, partition, producer] += records
+    less = ((row, skipped[stream_of(row)]) for row in planned.ledger)
+    return [{**row, "records": row["records"] - count, INVALID: row[INVALID] - count} for row, count in less]
+
+
 def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
     """Whether a stream's own quarantined share is above its limit."""
     counts = _counts([row])
@@ -150,7 +162,7 @@ def trip_of(opened: BreakerOpenError) -> Trip:
 
 def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
     """List the trips for a plan and their causes, with an example if most records are invalid."""
-    opening = _opening(planned.load_seq, planned.ledger, shares)
+    opening = _opening(planned.load_seq, judged(planned), shares)
     causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
     found = _shown([trip for trip, _ in opening])
     invalid = [cause for cause in causes if cause.kind == INVALID]
@@ -173,7 +185,7 @@ def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Count
     counted = Counter[Cause]()
     summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
     for topic, partition, producer, kind, reason, records in tuples_of(summed, summed.column_names):
-        if kind in QUARANTINED and (topic, partition, producer) in streams:
+        if kind in QUARANTINED and reason != TOMBSTONE and (topic, partition, producer) in streams:
             counted[Cause(topic, kind, reason)] += records
     return Counter(dict(counted.most_common()))
 

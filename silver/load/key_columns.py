@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.silver import TOMBSTONE
 from lakehouse.spark.interval_join import any_of, at
 from silver.extract.columns import narrow
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _BITS = 16
 _TEXTS = ("topic", "producer", "problem")
+_WITHOUT_VALUE = "sequence_null"
 _LONG_NAME = 64
 """Longest producer name, in bytes, that is sent with every record. A longer one is sent to the driver once."""
 _HASHED = "\x00sha256:"
@@ -58,6 +61,16 @@ def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iter
         return
     for chunk in _chunks(parts, most):
         yield _read(rows.where(any_of(_spans(chunk))))
+
+
+def with_tombstones(keys: pa.Table, rules: Rules) -> pa.Table:
+    """Give the tombstones that the rules skip their own problem; the sequence of their topics is read from the value."""
+    if not any(each.skips_tombstones for each, _ in rules.per_topic):
+        return keys
+    topic, problem = keys["topic"].cast(pa.string()), keys["problem"].cast(pa.string())
+    topics = [each for each in pc.unique(topic).to_pylist() if rules.of_topic(each).skips_tombstones]
+    is_tombstone = pc.and_(pc.is_in(topic, pa.array(topics, pa.string())), pc.equal(problem, _WITHOUT_VALUE))
+    return keys.set_column(keys.column_names.index("problem"), "problem", pc.if_else(is_tombstone, TOMBSTONE, problem))
 
 
 def _read(rows: DataFrame) -> pa.Table:

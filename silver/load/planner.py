@@ -25,6 +25,7 @@ from silver.state.claim import shared_columns
 from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
+from silver.suspects.content_hash import comparable
 from silver.suspects.known_records import KnownRecords
 from silver.suspects.moved import Moved
 from silver.suspects.resolve import Suspects
@@ -190,13 +191,17 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 
     # A stream with a declared epoch always has a row here, see `silver.requests.watermark_changes`.
     def extracted() -> DataFrame:
-        return watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
+        return comparable(watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences)), rules)
 
-    suspects = Suspects(records, extracted, known, limits)
-    moved = Moved(records, extracted, known, rules, load_seq=load_seq, limits=limits)
+    def comparable_known() -> KnownRecords:
+        return replace(known(), comparable=lambda rows: comparable(rows, rules))
+
+    compared = comparable(records, rules)
+    suspects = Suspects(compared, extracted, comparable_known, limits)
+    moved = Moved(compared, extracted, comparable_known, rules, load_seq=load_seq, limits=limits)
     summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
-    for keys in moved.in_order(chunks):
+    for keys in moved.in_order(key_columns.with_tombstones(chunk, rules) for chunk in chunks):
         watermarks = resolve(keys)
         chunk = decided.decide(moved.settled(keys, watermarks, offsets["out"]), watermarks)
         segments = suspects.classify(chunk, decided.continued, offsets["out"])

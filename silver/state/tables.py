@@ -14,9 +14,10 @@ from lakehouse.delta.added_fields import added_fields
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
-from lakehouse.spark import frames, value_formats
+from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded
+from silver.extract.schemas import require_decoders
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def rules_of(ledger: Iterable[Row]) -> Rules | None:
 
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     """Return the payload's type. Analyses the decoding, so that a schema that Spark rejects fails before the claim."""
-    value_formats.require(spark, {each.payload.format for each, _ in rules.decodings if each.payload})
+    require_decoders(spark, rules)
     try:
         kind = rules.payload_type or payload_schema.of(None)
         decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis

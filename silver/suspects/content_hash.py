@@ -7,11 +7,28 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from lakehouse.extract.per_topic import by_topic
 from silver.extract.columns import erased_columns
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from silver.rules import Rules
+
+_VARIES = r'"(?:source|transaction|ts_[mun]s|__\w+)":\s*+(?:\{[^{}]*+\}|"(?:[^"\\]++|\\.)*+"|[^"{}\[\],]++)'
+"""Fields of a change event that may differ when Debezium's connector sends it again: times, and the connector's version."""
+
+
+def comparable(records: DataFrame, rules: Rules) -> DataFrame:
+    """Return records for `content_sha256`: values of change events without `_VARIES`, as positions name events."""
+    kinds = [(topics, each.sequence.form == "debezium") for each, topics in rules.sources.kinds]
+    if not any(is_event for _, is_event in kinds):
+        return records
+    value = F.regexp_replace(F.col("value").cast("string"), _VARIES, "").cast("binary")
+    return records.withColumn(
+        "value", by_topic([(topics, value if is_event else F.col("value")) for topics, is_event in kinds])
+    )
 
 
 def content_sha256(records: DataFrame) -> Column:

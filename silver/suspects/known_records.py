@@ -37,12 +37,14 @@ class KnownRecords:
         rejects: Returns their rows of `silver_rejects`.
         watermarks: The watermarks before the load.
         few: Returns the rows of a table in some ranges without a query, as a frame; None if they are not few.
+        comparable: Prepares rows of `silver_records` for `silver.suspects.content_hash`.
     """
 
     silver: Callable[[], DataFrame]
     rejects: Callable[[], DataFrame]
     watermarks: Watermarks
     few: Callable[[str, Sequence[str], Sequence[Range], str], DataFrame | None] = lambda *_: None
+    comparable: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     @classmethod
     def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks) -> KnownRecords:
@@ -70,7 +72,7 @@ class KnownRecords:
     def kept(self, wanted: Sequence[Range]) -> DataFrame:
         """Rows of `silver_records` with a sequence in some ranges: stream, epoch, sequence, key, value and erased."""
         rows = self.few(SILVER_RECORDS, _OF_SILVER, wanted, "sequence")
-        return self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows
+        return self.comparable(self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows)
 
     def late(self, wanted: Sequence[Range]) -> DataFrame:
         """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""

@@ -11,14 +11,14 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 11_439,
+    "lakehouse": 10_586,
     "bronze": 2_504,
-    "silver": 6_790,
-    "expectations": 1_983,
+    "silver": 6_758,
+    "expectations": 1_998,
     "gold": 749,
     "pipelines": 3_122,
     "tidemark": 4_497,
-    "tidemark/extras": 4_474,
+    "tidemark/extras": 5_936,
     "jobs": 123,
     "producer": 1_428,
     "tests": 31_695,
@@ -27,8 +27,8 @@ BUDGETS = {
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
 DECISIONS, WORDS_OF_A_DECISION = 35, 250
-DEPENDENCIES = 23
-LOAD_MODULES, LOAD_LINES = 98, 12_831
+DEPENDENCIES = 21
+LOAD_MODULES, LOAD_LINES = 97, 12_230
 
 
 @pytest.mark.parametrize("folder", BUDGETS)

@@ -6,6 +6,7 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_what_is_imported_is_declared_and_no_other_distribution_has_our_names() 
     names = set().union(*(imported(module) for package in PACKAGES for module in (ROOT / package).rglob("*.py")))
     # The connector for SQL warehouses is asked for where it is installed. The name that it shares is a tool's of ours here.
     distributions = {name for each in names - PACKAGES - {"databricks"} for name in shipped_by.get(each, [])}
-    declared = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["local"]]
+    declared = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
     # Of what shares the name `google`, ours is protobuf.
     normal = {name.lower().replace("_", "-") for name in distributions} - {"googleapis-common-protos"}
     assert normal - {re.split(r"[\[<>=!~; ]", each)[0] for each in declared} == BROUGHT_ALONG

@@ -17,7 +17,6 @@ from google.protobuf import json_format
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import RegistryError
-from lakehouse.run import schema_registry
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from pipelines import medallion
@@ -32,6 +31,7 @@ from tests.support.stages import require_sound
 from tidemark.commands.commands import main
 from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.demo.broker_process import free_port
+from tidemark.extras.formats import registry_client
 
 Check = Callable[..., dict[str, tuple[bool, str, str]]]
 
@@ -248,7 +248,7 @@ def test_check_asks_the_registry(sent: Sent, url: str, checked: Check, monkeypat
     is_ok, observed, next_step = checked()["registry"]
     assert (is_ok, "/schemas/ids/4711: 404" in observed, "undecodable_ids" in next_step) == (False, True, True)
     assert checked(registry={"url": url, "undecodable_ids": [4711]})["registry"][0]
-    monkeypatch.setattr(schema_registry, "_RETRIES", 0)
+    monkeypatch.setattr(registry_client, "_RETRIES", 0)
     is_ok, observed, _ = checked(registry={"url": f"http://127.0.0.1:{free_port()}"}, format="json")["registry"]
     assert (is_ok, "JSON is read without it" in observed) == (True, True)
 

@@ -10,8 +10,9 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.extract.columns import extract
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
-from lakehouse.spark import frames, value_formats
+from lakehouse.spark import frames
 from silver.extract.payload import decoded
+from silver.extract.schemas import require_decoders
 from silver.rules import Payload, Rules
 
 WRONG = "value_not_of_schema"
@@ -28,8 +29,7 @@ def records(spark: SparkSession, values: Sequence[Any]) -> DataFrame:
 def payloads(
     spark: SparkSession, payload: Payload, values: Sequence[bytes | None], written: Written | None = None
 ) -> list[Any]:
-    if payload.format == "protobuf":
-        value_formats.require(spark, ["protobuf"])
+    require_decoders(spark, decoding(payload, written))
     found = decoded(records(spark, values), decoding(payload, written)).select("offset", "payload", "undecodable")
     rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["offset"])
     return [row["undecodable"] or row["payload"] for row in rows]
@@ -38,8 +38,7 @@ def payloads(
 def extracted(
     spark: SparkSession, sources: Sources, values: Sequence[Any]
 ) -> list[tuple[str | None, int | None, int | None, str | None]]:
-    if sources.written is not None and sources.written.format == "protobuf":
-        value_formats.require(spark, ["protobuf"])
+    require_decoders(spark, decoding(Payload("text"), sources.written))
     found = extract(records(spark, values), sources).orderBy("offset")
     return [tuple(row) for row in found.select("producer", "epoch", "sequence", "problem").collect()]
 

@@ -5,13 +5,12 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from lakehouse.run import proto_files
-from lakehouse.settings import protobuf_schema
+from tidemark.extras.formats import protobuf_schema
 
 
 def described(text: str, **others: str) -> str:
     """The descriptor set of a .proto text, as base64; the others are what it imports, by name without `.proto`."""
-    found = proto_files.assembled(text, {f"{name}.proto": other for name, other in others.items()})
+    found = protobuf_schema.assembled(text, {f"{name}.proto": other for name, other in others.items()})
     assert not found.startswith(protobuf_schema.REFUSED), found
     return found
 

@@ -23,6 +23,7 @@ class Seen:
     epoch: int = 0
     payload: str = ""
     is_undecodable: bool = False
+    is_skipped: bool = False  # a tombstone that the rules skip; it has no sequence
 
     @property
     def stream(self) -> Stream:
@@ -78,7 +79,7 @@ class Reference:
                 self._keep(record, "late")
             else:
                 self._out.append(record)
-                gone = kind == "duplicate" or (kind == "late" and self.late == "drop")
+                gone = kind == "duplicate" or (kind == "late" and self.late == "drop") or record.is_skipped
                 self.states[record.place] = "discarded" if gone else "held"
         return self
 

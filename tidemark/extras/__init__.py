@@ -1,1 +1,1 @@
-"""What only some commands load: `init` and `check` (onboarding), the report, metrics and alerts, the demo."""
+"""What only some commands load: `init` and `check` (onboarding), the report, metrics, alerts, the demo, formats of values."""

@@ -58,6 +58,7 @@ def test_the_schema_of_avro_values_may_be_in_a_file(tmp_path: Path) -> None:
         ({"bytes": "00:08", "encoding": "utf8"}, "0:8", "bytes 0:8 (utf8)"),
         ({"offset": True}, "", "Kafka offset"),
         ({"custom": "my.pkg:fn"}, "my.pkg:fn", "custom my.pkg:fn"),
+        ({"debezium": "mysql"}, "mysql", "Debezium's position (mysql)"),
     ],
 )
 def test_an_extractor_knows_its_form_argument_and_encoding(given: dict[str, object], argument: str, described: str) -> None:

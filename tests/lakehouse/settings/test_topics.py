@@ -55,6 +55,14 @@ def test_only_topics_that_differ_have_their_own_sources_and_fingerprint() -> Non
     assert sources == Sources.of(of(dict(reversed(settings.model_dump(exclude_unset=True)["topics"].items()))))
 
 
+def test_a_position_of_debezium_gives_sequence_and_epoch() -> None:
+    settings = of({"orders": {"sequence": {"debezium": "mysql"}, "epoch": None}}, epoch={"header": "e"})
+    sources = Sources.of(settings)
+    assert sources.of_topic("stock.v1").epoch == Source("header", "e")
+    found = sources.of_topic("orders")
+    assert (found.sequence, found.epoch) == (Source("debezium", "mysql"), Source("debezium_epoch", "mysql"))
+
+
 def test_the_position_of_a_field_does_not_depend_on_the_order_or_set_of_topics() -> None:
     two = {"stock.v1": {"value": {"schema": "z INT, b INT"}}, "orders": {"value": {"schema": "b INT, m INT"}}}
     own = {name: {"value": {"format": "json", **each["value"]}} for name, each in two.items()}
@@ -73,6 +81,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
             ({"sequence": "key"}, "the record key cannot be the sequence"),
             ({"epoch": {"offset": True}}, "the Kafka offset is no producer"),
             ({"sequence": {"field": "id"}}, "topics.orders .*Avro or Protobuf value, and values are neither"),
+            ({"sequence": {"debezium": "mysql"}, "epoch": {"header": "e"}}, "gives the epoch, and another one is given"),
             ({"value": {"format": "protobuf"}}, "neither descriptor and message nor registry"),
             ({"value": {"format": "avro"}}, "neither avro_schema nor registry"),
             ({"value": {"schema": "ID STRING"}}, "field ID is STRING in topics.orders.value, and id is STRING in value"),
@@ -87,6 +96,15 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     *(
         ({}, {"sequence": {"field": "id"}, "value": value}, "values are neither")
         for value in (None, {"format": "text"}, BASE["value"])
+    ),
+    *(
+        ({topic: {"sequence": {"debezium": "mysql"}} for topic in topics}, {**more, "epoch": {"header": "e"}}, "another one is")
+        for topics, more in (((), {"sequence": {"debezium": "mysql"}}), (("orders",), {}))
+    ),
+    (
+        {},
+        {"sequence": {"debezium": "mysql"}, "value": {"format": "avro", "schema": "id BIGINT", "avro_schema": LONG}},
+        "in JSON",
     ),
     ({"orders": {"value": None}}, {"value": {"format": "text"}}, NOT_ALL),
     ({"orders": {"value": {"format": "text"}}}, {"value": None}, NOT_ALL),

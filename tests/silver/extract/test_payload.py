@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse.extract.sources import Source
+from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.written import Written
 from silver.extract.payload import decoded
 from silver.rules import Payload, Reading, Rules
 from tests.support.bronze import Record, frame
-from tests.support.decodings import WRONG, payloads
+from tests.support.decodings import WRONG, extracted, payloads, prefixed
 
 pytestmark = pytest.mark.spark
 
@@ -262,3 +263,19 @@ def test_each_value_is_decoded_as_its_topic_has_it_and_has_no_field_of_another(s
             expected[topic, offset] = {"payload": whole, "undecodable": reason, "value": value}
     assert rows == expected
     assert {row["undecodable"] for row in rows.values()} == {None, "value_too_long", "value_not_utf8", "value_not_of_schema"}
+
+
+def test_json_behind_the_prefix_is_read_without_it(spark: SparkSession) -> None:
+    how = Written("json", has_prefix=True)
+    given: dict[bytes | None, tuple[Any, int | None, str | None]] = {
+        prefixed(1, b'{"seq": 7}'): ({"seq": 7}, 7, None),
+        b'{"seq": 7}': (WRONG, None, "sequence_missing"),
+        prefixed(1, b"\xff"): ("value_not_utf8", None, "sequence_not_utf8"),
+        None: (None, None, "sequence_null"),
+        b"\0": (WRONG, None, "sequence_missing"),
+    }
+
+    found = payloads(spark, Payload("json", "seq BIGINT"), list(given), how)
+    read = extracted(spark, Sources(Source("prefixed_json", "$.seq"), written=how), list(given))
+
+    assert [(payload, *row[2:]) for payload, row in zip(found, read, strict=True)] == list(given.values())

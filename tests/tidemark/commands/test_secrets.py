@@ -11,11 +11,11 @@ import typer
 
 from bronze.kafka import metadata
 from lakehouse.config.sources import variable_name
-from lakehouse.run import schema_registry
 from tests.docs.reference import leaves
 from tests.support.planted import FORMS, IN_A_FOLDER, PLANTED, SECTIONS, VARIABLE, places, plant_scopes, planted, secret_keys
 from tests.support.small_config import small_config, write_text
 from tidemark.commands.commands import app, main
+from tidemark.extras.formats import registry_client
 from tidemark.process import exit_codes
 
 WHY = ("--reason", "x")
@@ -49,7 +49,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(metadata, "_SECONDS", 0.1)
-    monkeypatch.setattr(schema_registry, "_RETRIES", 0)
+    monkeypatch.setattr(registry_client, "_RETRIES", 0)
     monkeypatch.setattr(exit_codes, "known_secrets", set())
 
 

@@ -59,7 +59,7 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
-_FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
+_FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset", "debezium")
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
 _FEW = 20  # with fewer records a sample says little
@@ -213,7 +213,8 @@ def extractor(source: Source) -> dict[str, Any]:
     """A source as the config writes it."""
     if source.form in ("value", "offset"):
         return {"value": source.encoding} if source.form == "value" else {"offset": True}
-    written: dict[str, Any] = {"json" if source.form == "prefixed_json" else source.form: source.argument}
+    forms = {"prefixed_json": "json", "debezium_epoch": "debezium"}
+    written: dict[str, Any] = {forms.get(source.form, source.form): source.argument}
     is_encoded = source.encoding != "utf8" and source.form in ("header", "bytes")
     return written | ({"encoding": source.encoding} if is_encoded else {})
 

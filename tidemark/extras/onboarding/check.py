@@ -20,15 +20,17 @@ from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
 from lakehouse.extract.on_driver import Record, raw
 from lakehouse.extract.sources import Sources
-from lakehouse.extract.written import framing, message_path, schema_id, without_prefix
+from lakehouse.extract.written import without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
-from lakehouse.run.schema_registry import SchemaRegistry
-from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
+from lakehouse.settings import payload_schema
 from lakehouse.spark import storage_errors
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from silver.extract import one_record
+from tidemark.extras.formats import avro_schema, protobuf_schema
+from tidemark.extras.formats.prefixes import framing, message_path, schema_id
+from tidemark.extras.formats.registry_client import SchemaRegistry
 from tidemark.extras.onboarding import candidates, sample
 from tidemark.extras.onboarding.values import Schema
 from tidemark.process.context import job_of, load_settings

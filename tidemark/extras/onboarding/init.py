@@ -231,7 +231,7 @@ def _extractor(role: str, text: str) -> Source:
     why = "no header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset or custom:module:function"
     try:
         spelled = yaml.safe_load(text) if text.startswith("{") else spelled
-        if isinstance(spelled, dict) and not (role != "sequence" and "offset" in spelled):
+        if isinstance(spelled, dict) and (role == "sequence" or not {"offset", "debezium"} & spelled.keys()):
             return Source.of(Extractor.model_validate(spelled))
     except ValidationError as error:
         why = error.errors()[0]["msg"]

@@ -15,9 +15,9 @@ import yaml
 
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.on_driver import Record
-from lakehouse.extract.written import framing
 from lakehouse.settings.extractor import ROLES
 from silver.extract import one_record
+from tidemark.extras.formats.prefixes import framing
 from tidemark.extras.onboarding import candidates, values
 from tidemark.extras.onboarding.candidates import extractor
 from tidemark.extras.onboarding.values import schema_ids, with_long_ids

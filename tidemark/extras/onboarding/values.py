@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse.errors import RegistryError
 from lakehouse.escape import shortened
 from lakehouse.extract.on_driver import Digits, Object, Record
-from lakehouse.extract.written import PREFIX_BYTES, schema_id, without_prefix
-from lakehouse.run.schema_registry import SchemaRegistry
-from lakehouse.settings import avro_schema, payload_schema
-from lakehouse.settings.avro_schema import AvroSchemaError
+from lakehouse.extract.written import PREFIX_BYTES, without_prefix
+from lakehouse.settings import formats, payload_schema
 from lakehouse.settings.payload_schema import Field, Type
+from tidemark.extras.formats import avro_schema
+from tidemark.extras.formats.avro_schema import AvroSchemaError
+from tidemark.extras.formats.prefixes import schema_id
+from tidemark.extras.formats.registry_client import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.extract.sources import Form
-    from lakehouse.settings.avro_schema import Writer
     from lakehouse.settings.registry import Registry
+    from tidemark.extras.formats.avro_schema import Writer
     from tidemark.extras.onboarding.sample import Sampled
 
 _MOST_WITHOUT_BYTES = 10  # parts of an Avro value: with millions of them, a few bytes would take minutes
@@ -141,6 +143,7 @@ class Schema:
         self.why = None if kind.lower() in _FORMS else f"fields of {kind} values are not looked at"
         self.fields, self.left_out = Type("struct"), dict[str, str]()
         if kind == "AVRO":
+            formats.schemas("avro")  # raises if fastavro is not installed
             from fastavro.schema import SchemaParseException, parse_schema
 
             try:

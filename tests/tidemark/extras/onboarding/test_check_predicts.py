@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import RegistryError, TidemarkError, headline
-from lakehouse.run import schema_registry
 from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
@@ -27,6 +26,7 @@ from tests.support.kafka import Sent, delete_records, delete_topic, send
 from tests.support.small_config import small_config
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.extras.demo.broker_process import HOST, free_port
+from tidemark.extras.formats import registry_client
 from tidemark.extras.onboarding import check
 from tidemark.process.context import load_settings
 
@@ -145,7 +145,7 @@ def registered(at_rest: SetUp) -> Iterator[SetUp]:
     made = at_rest.copy_to(at_rest.folder.with_name("registered"))
     read(made, "registered", value=registry(f"http://{UNKNOWN}"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(schema_registry, "_PAUSE_SECONDS", 0)
+        patched.setattr(registry_client, "_PAUSE_SECONDS", 0)
         with pytest.raises(RegistryError):
             made.run("silver")
         yield made

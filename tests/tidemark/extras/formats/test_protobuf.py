@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError
 from lakehouse.extract.sources import Source, Sources
-from lakehouse.extract.written import Written, message_path
-from lakehouse.settings import protobuf_schema
+from lakehouse.extract.written import Written
 from lakehouse.settings.payload_schema import parse
-from lakehouse.spark import frames, value_formats
+from lakehouse.spark import frames
 from silver.rules import Payload
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads
 from tests.support.protobuf import described, field, message_of, varint, written
+from tidemark.extras.formats import protobuf, protobuf_schema
+from tidemark.extras.formats.prefixes import message_path
 
 pytestmark = pytest.mark.spark
 
@@ -340,7 +341,7 @@ def test_what_fits_is_decoded_whatever_is_in_it(spark: SparkSession) -> None:
 
 
 def test_a_session_without_the_function_says_what_to_add(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_formats, "PROTOBUF_TO_AVRO", "tidemark.formats.NotThere")
-    value_formats._require_protobuf.cache_clear()  # it asks each session once
+    monkeypatch.setattr(protobuf, "PROTOBUF_TO_AVRO", "tidemark.formats.NotThere")
+    protobuf.require.cache_clear()  # it asks each session once
     with pytest.raises(ToolError, match="lacks our own jar"):
-        value_formats.require(spark, ["protobuf"])
+        protobuf.require(spark)

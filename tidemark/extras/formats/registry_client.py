@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lakehouse.errors import RegistryError
-from lakehouse.run import proto_files
-from lakehouse.settings import avro_schema
+from lakehouse.settings import formats
+from tidemark.extras.formats import avro_schema, protobuf_schema
 
 if TYPE_CHECKING:
     import requests
 
-    from lakehouse.settings.pipeline import Registry
+    from lakehouse.settings.registry import Registry
 
 _SECONDS = (5, 30)
 """Seconds to connect, and between two pieces of an answer."""
@@ -29,12 +29,8 @@ _UNREACHABLE = (
     "Nothing is lost: the next run goes on with these records. Start the registry, or correct value.registry and its url."
 )
 
-
-class _Other(NamedTuple):
-    """A schema that another one refers to by a name: a type of Avro, or a file of Protobuf."""
-
-    name: str
-    text: str
+_Others = dict[tuple[str, int], tuple[str, str]]
+"""By subject and version: the name by which a schema refers to another, a type or a file, and the other's text."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,11 @@ class SchemaRegistry:
         return text if kind == given.upper() else ""
 
     def schema(self, number: int, *, met_at: str) -> tuple[str, str]:
-        """Return an id's kind, AVRO, JSON or PROTOBUF, and its schema: for PROTOBUF a descriptor set, see `proto_files`.
+        """Return an id's kind, AVRO, JSON or PROTOBUF, and its schema: for PROTOBUF the text of a descriptor set.
 
         Raises:
             RegistryError: The registry cannot be reached, refuses, or lacks the id or a schema that its schema refers to.
-            ToolError: The registry returns Protobuf as text, and no compiler is installed.
+            ToolError: The schema is Protobuf, and its library is not installed, or no compiler for a text.
         """
         if number not in self._known:
             self._known[number] = self._ask(number, met_at)
@@ -67,7 +63,8 @@ class SchemaRegistry:
             raise _refusal(where, status, body)
 
     def _ask(self, number: int, met_at: str) -> tuple[str, str]:
-        where, status, body = self._get(f"/schemas/ids/{number}", "the schema of an id that a record has")
+        path = f"/schemas/ids/{number}"
+        where, status, body = self._get(path, "the schema of an id that a record has")
         found = _parsed_json(body)
         if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
             raise RegistryError(
@@ -80,31 +77,29 @@ class SchemaRegistry:
             )
         if status != _OK or not isinstance(found.get("schema"), str):
             raise _refusal(where, status, body)
-        kind, text = str(found.get("schemaType", "AVRO")), str(found["schema"])
+        kind, others = str(found.get("schemaType", "AVRO")), _Others()
         if kind not in ("AVRO", "PROTOBUF"):
-            return kind, text
-        others: dict[tuple[str, int], _Other] = {}
+            return kind, found["schema"]
         if kind == "PROTOBUF":
-            main = self._compiled(f"/schemas/ids/{number}", text)
-            self._referred(found, where, others, is_protobuf=True)
-            return kind, proto_files.assembled(main, {each.name: each.text for each in others.values()})
-        self._referred(found, where, others)
+            formats.schemas("protobuf")  # raises if its library is not installed
+        text = self._text(kind, path, found["schema"])
+        self._add_others(kind, found, where, others)
+        if kind == "PROTOBUF":
+            return kind, protobuf_schema.assembled(text, dict(others.values()))
         try:
-            return kind, avro_schema.joined(text, [each.text for each in others.values()])
+            return kind, avro_schema.joined(text, [other for _, other in others.values()])
         except avro_schema.AvroSchemaError:
             return kind, text  # the decoder reports what is wrong with it
 
-    def _compiled(self, path: str, text: str) -> str:
-        """Return a Protobuf schema as a compiled file if the registry has one, else its text."""
-        if proto_files.as_file(text) is not None:
+    def _text(self, kind: str, path: str, text: str) -> str:
+        """Return a schema's text; of Protobuf a compiled file if the registry has one."""
+        if kind != "PROTOBUF" or protobuf_schema.as_file(text) is not None:
             return text
         _, _, body = self._get(f"{path}?format=serialized", "a schema of Protobuf")
         found = _parsed_json(body).get("schema")
-        return found if isinstance(found, str) and proto_files.as_file(found) is not None else text
+        return found if isinstance(found, str) and protobuf_schema.as_file(found) is not None else text
 
-    def _referred(
-        self, found: dict[str, Any], where: str, others: dict[tuple[str, int], _Other], *, is_protobuf: bool = False
-    ) -> None:
+    def _add_others(self, kind: str, found: dict[str, Any], where: str, others: _Others) -> None:
         """Add the schemas that a schema refers to, each after its own references."""
         for each in found.get("references") or ():
             subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
@@ -118,16 +113,15 @@ class SchemaRegistry:
                     next_step="Nothing is lost. Have the producer register a schema with fewer.",
                 )
             name = str(each.get("name"))
-            others[subject, version] = _Other(name, "")  # a circle ends here
+            others[subject, version] = name, ""  # a circle ends here
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             there, status, body = self._get(path, "a schema that another one refers to")
             other = _parsed_json(body)
             if status != _OK or not isinstance(other.get("schema"), str):
                 raise _refusal(there, status, body)
-            self._referred(other, there, others, is_protobuf=is_protobuf)
+            self._add_others(kind, other, there, others)
             del others[subject, version]
-            text = self._compiled(path, other["schema"]) if is_protobuf else other["schema"]
-            others[subject, version] = _Other(name, text)
+            others[subject, version] = name, self._text(kind, path, other["schema"])
 
     def _get(self, path: str, expected: str) -> tuple[str, int, bytes]:
         import requests

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import RegistryError, ToolError
-from lakehouse.run.proto_files import as_file, assembled
-from lakehouse.run.schema_registry import SchemaRegistry
-from lakehouse.settings import protobuf_schema
-from lakehouse.settings.protobuf_schema import read
 from lakehouse.settings.registry import Registry
 from tests.support.answering_registry import guarded
 from tests.support.avro import record
+from tidemark.extras.formats import protobuf_schema
+from tidemark.extras.formats.protobuf_schema import as_file, assembled, read
+from tidemark.extras.formats.registry_client import SchemaRegistry
 
 WHO = 'syntax = "proto3"; package shop; import "google/protobuf/any.proto"; message Who { google.protobuf.Any a = 1; }'
 ORDER = 'syntax = "proto3"; package shop; import "a/who.proto"; message Order { Who by = 1; message In {} }'

@@ -1,4 +1,4 @@
-"""Avro schemas: the one that a value was written with, and from it the one that a payload's fields are read by. Pure.
+"""Avro schemas: the one that a value was written with, and from it the one that a payload's fields are read by.
 
 Avro's own resolution would read a decimal of another scale, or milliseconds as microseconds, as a wrong number, and no enum
 as text. So a value is read as the types that it was written with, if the fields take them without loss, and Spark casts.
@@ -10,15 +10,20 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from lakehouse.extract.written import KEY
+from lakehouse.settings import payload_schema
+from lakehouse.settings.base import SettingError, from_config_folder
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-KEY = Type("scalar", "KEY")
-"""What a sequence, producer or epoch can be read from: a whole number or text."""
+    from pydantic import ValidationInfo
+
+    from lakehouse.settings.pipeline import ValueFormat
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -26,6 +31,7 @@ _MOST_NODES, _MOST_LEVELS = 10_000, 50
 """Limits on a schema with every name written out: some lines of Avro can stand for millions of fields."""
 _MOST_FIELDS = 1_000
 _MOST_DIGITS = 38
+_MOST_CHARACTERS = 1_000_000
 _MOST_BYTES = 16_777_216
 """Limit on a fixed type: Avro allocates it before it checks whether the value has as many bytes."""
 
@@ -53,6 +59,32 @@ _WHOLE = {"int": 10, "long": 19}
 
 class AvroSchemaError(ValueError):
     """The text is no Avro schema that values are decoded with, or lacks the fields' types. Says which, and where."""
+
+
+def content(given: str, info: ValidationInfo) -> str:
+    """See `lakehouse.settings.formats.Schemas`."""
+    if given.lstrip().startswith(("{", "[")):
+        return given
+    try:
+        with Path(from_config_folder(given, info)).open(encoding="utf-8") as opened:
+            text = opened.read(_MOST_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        what = f"its file cannot be read: {error.strerror if isinstance(error, OSError) else 'no UTF-8'}"
+        next_step = "Name it relative to the config's folder, like incident.avsc."
+        raise SettingError(what, "the file of an Avro schema, or the schema itself", next_step) from None
+    if len(text) > _MOST_CHARACTERS:
+        raise SettingError("its file is too long", f"at most {_MOST_CHARACTERS:,} characters", "Name a schema's.")
+    return text
+
+
+def validate(settings: ValueFormat) -> str | None:
+    """See `lakehouse.settings.formats.Schemas`."""
+    return misfit(settings.avro_schema, payload_schema.of(settings.schema_)) if settings.avro_schema else None
+
+
+def pinned(settings: ValueFormat) -> str:
+    """See `lakehouse.settings.formats.Schemas`."""
+    return writer(settings.avro_schema).text if settings.avro_schema else ""
 
 
 class _Known(NamedTuple):
@@ -229,6 +261,7 @@ def _require_record(written: Writer) -> None:
 def misfit(written: Writer | str, wanted: Type) -> str | None:
     """Return why no value of a schema can be read as the wanted fields; None if it can.
 
+    >>> from lakehouse.extract.written import at_path
     >>> misfit('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]}', at_path("a"))
     'a is double, and a whole number or text is wanted'
     """
@@ -294,14 +327,6 @@ class _Columns:
             self.left_out[path] = "a union of several types"
             return None
         return self.of(others[0] if others else "null", path)
-
-
-def at_path(path: str) -> Type:
-    """Return the fields that lead to a sequence, producer or epoch, such as `meta.seq`."""
-    found = KEY
-    for name in reversed(path.split(".")):
-        found = Type("struct", fields=(Field(name, found),))
-    return found
 
 
 @dataclass

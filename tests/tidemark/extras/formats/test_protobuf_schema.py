@@ -7,12 +7,12 @@ import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from pydantic import ValidationError
 
-from lakehouse.extract.written import Written
-from lakehouse.settings import avro_schema, protobuf_schema
+from lakehouse.extract.written import Written, at_path
 from lakehouse.settings.payload_schema import Type, parse
 from lakehouse.settings.pipeline import ValueFormat
-from lakehouse.settings.protobuf_schema import ProtobufSchemaError, misfit, misfits
 from tests.support.protobuf import described, field
+from tidemark.extras.formats import protobuf_schema
+from tidemark.extras.formats.protobuf_schema import ProtobufSchemaError, misfit, misfits
 
 ALL = """
 syntax = "proto3";
@@ -83,12 +83,12 @@ def test_a_field_that_does_not_hold_what_was_written_is_named(wanted: str, why: 
 
 def test_a_sequence_is_a_whole_number_or_text() -> None:
     for path in ("i32", "s64", "u32", "f64", "s", "state", "maybe", "by.id", "nothing", "at.seconds"):
-        assert misfit(SCHEMA, "shop.All", avro_schema.at_path(path)) is None, path
+        assert misfit(SCHEMA, "shop.All", at_path(path)) is None, path
     others = {"d": "double", "b": "bool", "raw": "bytes", "at": "message google.protobuf.Timestamp", "many": "repeated int32"}
     for path, kind in others.items():
-        why = misfit(SCHEMA, "shop.All", avro_schema.at_path(path))
+        why = misfit(SCHEMA, "shop.All", at_path(path))
         assert why == f"{path} is {kind}, and a whole number or text is wanted"
-    assert misfit(SCHEMA, "shop.All", avro_schema.at_path("i32.x")) == "i32 is int32, and STRUCT<`x`: KEY> is wanted"
+    assert misfit(SCHEMA, "shop.All", at_path("i32.x")) == "i32 is int32, and STRUCT<`x`: KEY> is wanted"
 
 
 def test_the_messages_of_a_file_are_named_by_their_indexes() -> None:
@@ -180,8 +180,8 @@ def test_every_text_is_checked_to_be_utf8_whatever_the_file_says(text: str) -> N
 
 
 def test_the_plan_has_each_descriptor_set_once() -> None:
-    one = protobuf_schema.plan([protobuf_schema.Schema(SCHEMA, 1)], parse("s STRING"))
-    two = protobuf_schema.plan([protobuf_schema.Schema(SCHEMA, nth) for nth in (1, 2)], parse("s STRING"))
+    one = protobuf_schema.plan([(1, SCHEMA)], parse("s STRING"))
+    two = protobuf_schema.plan([(nth, SCHEMA) for nth in (1, 2)], parse("s STRING"))
     assert len(two) < len(one) + 100
 
 
@@ -199,7 +199,7 @@ def test_a_descriptor_set_is_read_with_the_config(tmp_path: Path) -> None:
     assert config(tmp_path, descriptor=value.descriptor) == value  # what is shown can be loaded again
     written = Written.of(value)
     assert written is not None
-    assert (written.format, written.message, written.names_schemas) == ("protobuf", "shop.All", False)
+    assert (written.format, written.message, written.has_prefix) == ("protobuf", "shop.All", False)
     assert misfit(written.schema, "shop.All", Type("struct")) is None
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from lakehouse.settings import avro_schema
-from lakehouse.settings.avro_schema import AvroSchemaError, misfit
 from lakehouse.settings.payload_schema import parse
 from tests.support.avro import record
+from tidemark.extras.formats import avro_schema
+from tidemark.extras.formats.avro_schema import AvroSchemaError, misfit
 
 
 def of(kind: object) -> str:

@@ -1,7 +1,7 @@
 """Protobuf schemas: descriptor sets, which fields of their messages a payload takes, and the plan that values are read by.
 
 `ProtobufToAvro.java` turns a value into Avro of the wanted fields alone, so a recursive message is read as deep as these go.
-Which types a field takes without loss is decided here. Pure. Imports Google's library with the first schema.
+Which types a field takes without loss is decided here. Imports Google's library with the first schema.
 """
 
 from __future__ import annotations
@@ -9,20 +9,31 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
+import importlib.util
+import re
 import struct
+import subprocess
+import sys
+import tempfile
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.settings import avro_schema
+from lakehouse.errors import ToolError
+from lakehouse.settings import payload_schema
+from lakehouse.settings.base import SettingError, from_config_folder
+from tidemark.extras.formats import avro_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+    from pydantic import ValidationInfo
 
     from lakehouse.settings.payload_schema import Type
+    from lakehouse.settings.pipeline import ValueFormat
 
 AS_TEXT = "base64:"
 """Prefix of a descriptor set that is in the config itself, and not in a file."""
@@ -30,7 +41,7 @@ AS_TEXT = "base64:"
 REFUSED = "!"
 """Prefix of a text that is no schema; the reason follows. Nothing is decoded by it."""
 
-MOST_BYTES = 16_000_000
+_MOST_GIVEN_BYTES = 16_000_000
 """Limit on a descriptor set as it is given, with comments."""
 
 _MOST_BYTES = 1_000_000
@@ -40,6 +51,10 @@ _MOST_NAMED = 5
 _VALUES = 2
 """The number of the field with the value in a map's entries."""
 _NOTHING = '{"type": "record", "name": "nothing", "fields": []}'
+
+_MAIN = "tidemark/value.proto"
+_PROTOC_SECONDS = 60
+_FILE_NAME = re.compile(r"(?!\.)[A-Za-z0-9_.-]+(/(?!\.)[A-Za-z0-9_.-]+)*")
 
 _SMALL = ("int32", "sint32", "sfixed32")
 _SMALL_UNSIGNED = ("uint32", "fixed32")
@@ -70,6 +85,38 @@ _WRAPPERS = {
 
 class ProtobufSchemaError(ValueError):
     """The bytes are no descriptor set that values are decoded with, or a message lacks the fields' types. Says why."""
+
+
+def content(given: str, info: ValidationInfo) -> str:
+    """See `lakehouse.settings.formats.Schemas`. The text is the whole set as base64, after AS_TEXT."""
+    expected = "the file that protoc writes with --include_imports and --descriptor_set_out"
+    try:
+        if given.startswith(AS_TEXT):
+            found = read(given)
+        else:
+            with Path(from_config_folder(given, info)).open("rb") as opened:
+                found = described(opened.read(_MOST_GIVEN_BYTES + 1))
+    except OSError as error:
+        next_step = "Name it relative to the config's folder, like incident.desc."
+        raise SettingError(f"its file cannot be read: {error.strerror}", expected, next_step) from None
+    except ProtobufSchemaError as error:
+        next_step = "Compile it again: protoc --include_imports --descriptor_set_out=incident.desc incident.proto"
+        raise SettingError(f"no descriptor set of Protobuf: {error}", expected, next_step) from None
+    return f"{AS_TEXT}{found.text}"
+
+
+def validate(settings: ValueFormat) -> str | None:
+    """See `lakehouse.settings.formats.Schemas`."""
+    if settings.descriptor is None or settings.message is None:
+        return None
+    return misfit(settings.descriptor, settings.message, payload_schema.of(settings.schema_))
+
+
+def pinned(settings: ValueFormat) -> str:
+    """See `lakehouse.settings.formats.Schemas`."""
+    if settings.descriptor is None or settings.message is None:
+        return ""
+    return read(settings.descriptor).of(settings.message).text
 
 
 @dataclass(frozen=True)
@@ -124,8 +171,8 @@ def described(content: bytes) -> Files:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
-    if len(content) > MOST_BYTES:
-        raise ProtobufSchemaError(f"it has more than {MOST_BYTES:,} bytes")
+    if len(content) > _MOST_GIVEN_BYTES:
+        raise ProtobufSchemaError(f"it has more than {_MOST_GIVEN_BYTES:,} bytes")
     try:
         given = FileDescriptorSet.FromString(content)
     except DecodeError as error:
@@ -217,6 +264,75 @@ def read(text: str) -> Files:
         return described(base64.b64decode(text.removeprefix(AS_TEXT), validate=True))
     except binascii.Error as error:
         raise ProtobufSchemaError("it is no descriptor set") from error
+
+
+def assembled(main: str, others: Mapping[str, str]) -> str:
+    """Return a schema's descriptor set, for `read`; or a text that starts with REFUSED if it has none.
+
+    `main` is a .proto file's text, or base64 of a compiled file. `others` are its direct and indirect imports by name, without
+    the well-known files. Text raises a `ToolError` if no compiler is installed.
+    """
+    files = {name: as_file(text) for name, text in {**others, _MAIN: main}.items()}
+    compiled = [_named(each, name) for name, each in files.items() if each is not None]
+    try:
+        if len(compiled) == len(files):
+            return of_files(compiled).text
+        if compiled:
+            return f"{REFUSED}the registry gives some of its files as text and others compiled"
+        return described(_by_protoc({**others, _MAIN: main})).text
+    except ProtobufSchemaError as error:
+        return f"{REFUSED}{error}"
+
+
+def as_file(text: str) -> FileDescriptorProto | None:
+    """Decode a compiled file from base64; None if the text is not one."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    return found if text else None
+
+
+def _named(file: FileDescriptorProto, name: str) -> FileDescriptorProto:
+    file.name = name
+    return file
+
+
+def _by_protoc(files: Mapping[str, str]) -> bytes:
+    """Compile _MAIN with the files that it imports; raise a `ProtobufSchemaError` or, without protoc, a `ToolError`."""
+    if importlib.util.find_spec("grpc_tools") is None:
+        raise ToolError(
+            "The schema registry gives Protobuf schemas as text, and nothing here compiles them.",
+            where="this Python environment",
+            observed="no grpcio-tools",
+            expected="grpcio-tools, which has protoc",
+            next_step="Nothing is lost. Install it: pip install 'tidemark-lakehouse[protobuf]'.",
+        )
+    with tempfile.TemporaryDirectory(prefix="tidemark-protoc-") as folder:
+        root, made = Path(folder) / "given", Path(folder) / "set"
+        for name, text in files.items():
+            if not _FILE_NAME.fullmatch(name):
+                raise ProtobufSchemaError(f"it imports a file under a name that none can have: {name[:100]!r}")
+            try:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            except (OSError, ValueError) as error:
+                raise ProtobufSchemaError(f"its file {name} cannot be written: {type(error).__name__}") from error
+        # -P: no name from a registry is imported as a module. A separate process: protoc writes to its streams, and may die.
+        command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
+        try:
+            ran = subprocess.run(
+                [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, timeout=_PROTOC_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProtobufSchemaError(f"protoc has no end after {_PROTOC_SECONDS} s") from error
+        if ran.returncode or not made.is_file():
+            said = ran.stderr.decode(errors="replace").replace(str(root), "").strip().splitlines()
+            raise ProtobufSchemaError(f"protoc refuses it: {' '.join(said[:3])[:500] or f'status {ran.returncode}'}")
+        return made.read_bytes()
 
 
 @lru_cache(maxsize=256)
@@ -316,29 +432,24 @@ def target(wanted: Type) -> str:
     return avro_schema.reader(avro_schema.writer(_NOTHING), wanted)
 
 
-@dataclass(frozen=True)
-class Schema:
-    """The descriptor set of an id, -1 for values without ids. An empty or REFUSED one decodes nothing."""
+def plan(schemas: Iterable[tuple[int, str]], wanted: Type, *, message: str | None = None) -> bytes:
+    """Return the plan of `ProtobufToAvro.java`: how to read values by descriptor sets, each with its id.
 
-    text: str
-    number: int = -1
-
-
-def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
-    """Return the plan of `ProtobufToAvro.java`. Without a `message`, values begin with an id and their message's indexes."""
+    Without a `message`, values begin with an id and their message's indexes. An empty or REFUSED set decodes nothing.
+    """
     sets: dict[bytes, int] = {}
     entries = []
-    for each in schemas:
+    for number, schema in schemas:
         nth, odd = -1, []
         try:
             if message is None:
-                content, odd = base64.b64decode(read(each.text).text), list(misfits(each.text, wanted))
+                content, odd = base64.b64decode(read(schema).text), list(misfits(schema, wanted))
                 nth = sets.setdefault(content, len(sets))
-            elif misfit(each.text, message, wanted) is None:
-                nth = sets.setdefault(base64.b64decode(read(each.text).of(message).text), len(sets))
+            elif misfit(schema, message, wanted) is None:
+                nth = sets.setdefault(base64.b64decode(read(schema).of(message).text), len(sets))
         except ProtobufSchemaError:
             nth = -1
-        entries.append(struct.pack(">qii", each.number, nth, len(odd)) + b"".join(_packed(path.encode()) for path in odd))
+        entries.append(struct.pack(">qii", number, nth, len(odd)) + b"".join(_packed(path.encode()) for path in odd))
     head = _packed(target(wanted).encode()) + struct.pack(">i", len(sets)) + b"".join(map(_packed, sets))
     named = struct.pack(">?", message is None) + _packed((message or "").encode())
     return head + named + struct.pack(">i", len(entries)) + b"".join(entries)

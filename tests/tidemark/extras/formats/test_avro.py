@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -15,7 +15,6 @@ from lakehouse.errors import RegistryError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
 from lakehouse.run.context import Run
-from lakehouse.run.schema_registry import SchemaRegistry
 from silver.extract.schemas import with_schemas
 from silver.rules import Payload, Rules
 from tests.support.avro import read, record, written
@@ -123,7 +122,7 @@ class _Registry:
 def test_listed_ids_do_not_count_against_the_schemas_of_a_load(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     records = frame(spark, [Record(number, value=prefixed(number, b"x")) for number in range(300)])
     registry = _Registry()
-    run = replace(new_run(), registry=cast("SchemaRegistry", registry))
+    run = replace(new_run(), registry=registry)
 
     def known(listed: int) -> tuple[tuple[int, str], ...]:
         how = Written("avro", has_prefix=True, undecodable_ids=tuple(range(listed)))
@@ -210,19 +209,3 @@ def test_sequence_and_producer_are_read_from_fields(spark: SparkSession) -> None
     assert extracted(spark, sources, list(given)) == list(given.values())
     absent = replace(sources, producer=Source("field", "by.name"))
     assert extracted(spark, absent, list(given)[:1])[0][3] == "producer_missing"
-
-
-def test_json_behind_the_prefix_is_read_without_it(spark: SparkSession) -> None:
-    how = Written("json", has_prefix=True)
-    given: dict[bytes | None, tuple[Any, int | None, str | None]] = {
-        prefixed(1, b'{"seq": 7}'): ({"seq": 7}, 7, None),
-        b'{"seq": 7}': (WRONG, None, "sequence_missing"),
-        prefixed(1, b"\xff"): ("value_not_utf8", None, "sequence_not_utf8"),
-        None: (None, None, "sequence_null"),
-        b"\0": (WRONG, None, "sequence_missing"),
-    }
-
-    found = payloads(spark, Payload("json", "seq BIGINT"), list(given), how)
-    read = extracted(spark, Sources(Source("prefixed_json", "$.seq"), written=how), list(given))
-
-    assert [(payload, *row[2:]) for payload, row in zip(found, read, strict=True)] == list(given.values())

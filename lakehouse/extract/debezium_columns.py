@@ -1,0 +1,148 @@
+"""Reads the position of a change event that Debezium wrote, in Spark. See `debezium` for what it is."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.extract import debezium, json_strictness
+from lakehouse.extract.debezium import BITS, COMMIT_BITS, NO_NUMBER, PLACE_BITS
+from lakehouse.extract.written import PREFIX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+_TEXT, _EVENT = "_text_of_event", "_event"
+_PROBLEM, _BODY = "_problem", "_body"
+STEPS = (_TEXT, _EVENT)
+"""The columns of `parsed`."""
+
+
+def parsed(records: DataFrame, is_event: Column, databases: Iterable[str]) -> DataFrame:
+    """Add the columns `STEPS`: the value's JSON text, and the fields of these databases with the value's problem."""
+    value = F.when(is_event, F.col("value"))
+    # No JSON begins with a zero byte: it is the prefix of a schema registry.
+    has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
+    text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
+    # One projection per step, as the next one uses its column more than once.
+    found = records.withColumn(_TEXT, text).withColumn(_EVENT, F.try_parse_json(_TEXT))
+    text, event = F.col(_TEXT), F.col(_EVENT)
+    unread = (
+        F.when(text.isNull(), F.lit("null"))
+        .when(~F.is_valid_utf8(text), F.lit(json_strictness.NOT_UTF8))
+        .when(~json_strictness.is_document(json_strictness.parse_document(text, "STRING"), text), json_strictness.NOT_JSON)
+        # Variants have no key twice in an object.
+        .when(event.isNull(), F.lit(json_strictness.REPEATED))
+    )
+    is_wrapped = F.try_variant_get(event, "$.schema.type", "string") == "struct"
+    body = F.when(is_wrapped, F.try_variant_get(event, "$.payload", "variant")).otherwise(event)
+    found = found.withColumn(_EVENT, F.struct(unread.alias(_PROBLEM), body.alias(_BODY)))
+    body = event[_BODY]
+    fields = {name: places for database in databases for name, places in debezium.paths(database).items()}
+    texts = (
+        F.coalesce(*(F.try_variant_get(body, f"$.{place}", "string") for place in places)).alias(name)
+        for name, places in fields.items()
+    )
+    return found.withColumn(_EVENT, F.struct(event[_PROBLEM].alias(_PROBLEM), *texts))
+
+
+def position(database: str) -> Column:
+    """Return epoch, sequence and problem of each record as a struct, from the columns `STEPS`."""
+    event = F.col(_EVENT)
+    return _position(database, {name: event[name] for name in debezium.paths(database)}, event[_PROBLEM])
+
+
+def _position(database: str, texts: dict[str, Column], unread: Column) -> Column:
+    op = F.coalesce(texts["op"], F.when(texts["connector"].isNotNull(), texts["op_of_envelope"]))
+    is_snapshot = F.coalesce(op == "r", F.lit(False)) | (F.coalesce(texts["snapshot"], F.lit("false")) != "false")
+    is_change = (~(F.coalesce(op == "d", F.lit(False)) | (F.coalesce(texts["deleted"], F.lit("")) == "true"))).cast("bigint")
+    commit, place = _parts(database, texts, is_snapshot, is_change)
+    commit_bits, place_bits = COMMIT_BITS[database], PLACE_BITS[database]
+    width = sum(place_bits)
+    problem = (
+        F.when(op.isNull() | _any([each.isNull() for each in commit]), F.lit(debezium.NO_POSITION))
+        .when(~is_snapshot & _any([each.isNull() for each in place]), F.lit(debezium.LACKS[database]))
+        .when(
+            _any([each == NO_NUMBER for each in commit]) | (~is_snapshot & _any([each == NO_NUMBER for each in place])),
+            F.lit(json_strictness.NOT_WHOLE),
+        )
+        .when(_are_wide(commit, commit_bits) | (~is_snapshot & _are_wide(place, place_bits)), F.lit("out_of_range"))
+    )
+    problem = F.coalesce(unread, problem)
+    low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_joined(place, place_bits))
+    bit = is_snapshot if debezium.SNAPSHOT_BIT[database] else ~is_snapshot
+    epoch, sequence = _split([*commit, bit.cast("bigint"), low], [*commit_bits, 1, width])
+    is_read = problem.isNull()
+    return F.struct(
+        F.when(is_read, epoch).alias("epoch"), F.when(is_read, sequence).alias("sequence"), problem.alias("problem")
+    )
+
+
+def _parts(
+    database: str, texts: dict[str, Column], is_snapshot: Column, is_change: Column
+) -> tuple[list[Column], list[Column]]:
+    """As `debezium._parts`."""
+    if database == "postgres":
+        commit, lsn = (_group(texts["sequence"], debezium.LSNS, nth) for nth in (1, 2))
+        first = F.when(commit == NO_NUMBER, lsn).otherwise(commit)
+        return [F.when(is_snapshot, F.greatest(commit, lsn)).otherwise(first)], [_number(texts["total_order"])]
+    if database == "mysql":
+        return [_group(texts["file"], debezium.FILE, 1), _number(texts["pos"])], [_number(texts["row"]), is_change]
+    if database == "mongodb":
+        no_transaction = texts["total_order"].isNull() & texts["txnNumber"].isNull()
+        order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_number(texts["total_order"]))
+        return [_number(texts["ts_ms"]), _number(texts["ord"])], [order]
+    of_commit, of_change = (
+        [_group(texts[name], debezium.LSN_OF_SQLSERVER, nth, base=16) for nth in (1, 2, 3)]
+        for name in ("commit_lsn", "change_lsn")
+    )
+    distance = of_commit[0] - of_change[0]
+    most = debezium.MOST_FILES
+    file = F.when(distance.isNotNull(), F.when(distance.between(0, most), most - distance).otherwise(F.lit(most + 1)))
+    return of_commit, [file, *of_change[1:], _number(texts["event_serial_no"]), is_change]
+
+
+def _group(text: Column, pattern: str, nth: int, *, base: int = 10) -> Column:
+    found = F.regexp_extract(text, rf"\A(?:{pattern})\z", nth)
+    number = found.try_cast("bigint") if base == 10 else F.conv(found, base, 10).try_cast("bigint")  # noqa: PLR2004 -- decimal
+    return F.when(text.isNotNull(), F.coalesce(F.when(found != "", number), F.lit(NO_NUMBER)).cast("bigint"))
+
+
+def _number(text: Column) -> Column:
+    number = F.when(text.rlike(r"\A[0-9]+\z"), text.try_cast("bigint"))
+    return F.when(text.isNotNull(), F.coalesce(number, F.lit(NO_NUMBER)).cast("bigint"))
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    return reduce(or_, conditions)
+
+
+def _are_wide(parts: Sequence[Column], widths: Sequence[int]) -> Column:
+    """Whether a part has more bits than its width."""
+    return _any([F.lit(False), *(each >= 2**width for each, width in zip(parts, widths, strict=True) if width < BITS)])
+
+
+def _joined(parts: Sequence[Column], widths: Sequence[int]) -> Column:
+    """Return parts of together less than 63 bits as one number."""
+    return _split(parts, widths)[1]
+
+
+def _split(parts: Sequence[Column], widths: Sequence[int]) -> tuple[Column, Column]:
+    """Return the upper and the lower 63 bits of parts in a row."""
+    halves: tuple[list[Column], list[Column]] = [], []
+    at = 0
+    for part, width in zip(reversed(parts), reversed(widths), strict=True):
+        value = part.cast("bigint")
+        if at < BITS:
+            fits = BITS - at
+            halves[1].append(F.shiftleft(value if width <= fits else value.bitwiseAND(2**fits - 1), at))
+        if at + width > BITS:
+            halves[0].append(F.shiftleft(value, at - BITS) if at >= BITS else F.shiftright(value, BITS - at))
+        at += width
+    upper, lower = (reduce(lambda one, other: one.bitwiseOR(other), half, F.lit(0).cast("bigint")) for half in halves)
+    return upper, lower

@@ -1,0 +1,67 @@
+"""The formats that are extras: each is imported by the name that a config or a claim has for it. Text and JSON are not here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lakehouse.errors import ToolError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
+    from lakehouse.settings.pipeline import ValueFormat
+
+_MODULES = {
+    "avro": "tidemark.extras.formats.avro",
+    "protobuf": "tidemark.extras.formats.protobuf",
+    "registry": "tidemark.extras.formats.registry",
+}
+_LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf"}
+"""By format: what the extra of its name installs."""
+EXTRAS = tuple(_LIBRARIES)
+"""The formats whose values have a schema of their own."""
+
+
+class Schemas(Protocol):
+    """The part of a format that checks a config, without Spark."""
+
+    def content(self, given: str, info: ValidationInfo) -> str:
+        """Return a schema's text, from its file unless it is the text itself; raise a `SettingError` if it cannot be read."""
+
+    def validate(self, settings: ValueFormat) -> str | None:
+        """Return why no value can be decoded into the fields of the settings; None if some can."""
+
+    def pinned(self, settings: ValueFormat) -> str:
+        """Return the schema of all values as a claim keeps it; empty if each value names its own."""
+
+
+def schemas(name: str) -> Schemas:
+    """Import the part of a format that checks a config; a `ToolError` says what to install if its library is missing."""
+    return cast("Schemas", _imported(name, "_schema"))
+
+
+def load(name: str) -> Any:
+    """Import the decoder of a format (`lakehouse.extract.written.Decoder`), or `registry`; raises as `schemas`."""
+    return _imported(name)
+
+
+@lru_cache
+def _imported(name: str, part: str = "") -> Any:
+    if name in _LIBRARIES and not _is_installed(_LIBRARIES[name]):
+        raise ToolError(
+            f"Values are {name.capitalize()}, and its library is not installed.",
+            where="this Python environment",
+            observed=f"no {_LIBRARIES[name]}",
+            next_step=f"Nothing is lost. Install it: pip install 'tidemark-lakehouse[{name}]'.",
+        )
+    return importlib.import_module(f"{_MODULES[name]}{part}")
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ModuleNotFoundError:  # without the package around it
+        return False

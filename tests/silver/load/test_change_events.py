@@ -1,0 +1,66 @@
+"""Change events of Debezium in loads: a restarted connector sends its last transactions again, with other times."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehouse.errors import BreakerOpenError
+from lakehouse.run.context import Run
+from lakehouse.table import SILVER_REJECTS
+from tests.support.bronze import Record
+from tests.support.change_events import as_bytes, event, of_snapshot, unwrapped, with_schema
+from tests.support.small_config import settings_of
+from tests.support.stages import loaded, published, require_sound
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("shape", [dict, with_schema, unwrapped])
+def test_events_that_a_restarted_connector_sends_again_are_duplicates(
+    spark: SparkSession, new_run: Callable[[], Run], shape: Callable[..., dict[str, object]]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, sequence={"debezium": "postgres"})
+    commits = [f'[null,"{100}"]', '["200","120"]', '["300","130"]', '["400","410"]']
+    changes = [(commit, order, "d" if order == 3 else "c") for commit in commits[:3] for order in (1, 2, 3)]
+
+    def values(at_ms: int, *, version: str) -> list[bytes]:
+        found = (
+            event("postgres", op=op, order=order, at_ms=at_ms, sequence=seq, version=version) for seq, order, op in changes
+        )
+        return [as_bytes(shape(each)) for each in found]
+
+    first = [as_bytes(shape(of_snapshot("postgres", sequence='[null,"96"]'))) for _ in range(3)] + values(1, version="2.7")
+    again = values(2, version="3.0")[4:]
+    new = [as_bytes(shape(event("postgres", order=order, sequence=commits[3]))) for order in (1, 2)]
+    loaded(spark, new_run(), settings, [Record(offset, value) for offset, value in enumerate(first)])
+    later = [Record(len(first) + offset, value) for offset, value in enumerate([*again, *new])]
+    last = loaded(spark, new_run(), settings, later)
+
+    assert {name: count for name, count in last.counts.items() if count} == {"accepted": 2, "duplicate": 5}
+    require_sound(spark, new_run(), is_deep=True)
+
+
+def test_tombstones_wait_for_nobody_and_open_no_breaker(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    given: dict[str, Any] = {"sequence": {"debezium": "mysql"}, "policies": {"max_quarantined_share": 0.1}}
+    values = [
+        value
+        for row in range(12)
+        for value in (as_bytes(event("mysql", row=2 * row)), as_bytes(event("mysql", op="d", row=2 * row + 1)), None)
+    ]
+    records = [Record(offset, value) for offset, value in enumerate(values)]
+    with pytest.raises(BreakerOpenError, match="12 of 36 records: 12 invalid"):
+        loaded(spark, new_run(), settings_of(run, **given, value={"format": "text", "tombstones": "keep"}), records)
+
+    skipping = settings_of(run, **given, value={"format": "text"}, gate={"budgets": {"quarantined": {"critical": 1}}})
+    done = loaded(spark, new_run(), skipping, [Record(36, b"{}")])
+
+    assert {name: count for name, count in done.counts.items() if count} == {"accepted": 24, "invalid": 13}
+    rows = spark.read.table(run.table(SILVER_REJECTS).sql).select("first_offset", "reason", "state").collect()
+    skipped = [(offset, "value_tombstone", "discarded") for offset in range(2, 36, 3)]
+    assert sorted(map(tuple, rows)) == [*skipped, (36, "sequence_no_position", "held")]
+    published(spark, new_run(), skipping)  # the budget counts the other record alone
+    require_sound(spark, new_run(), is_deep=True)

@@ -1,0 +1,62 @@
+"""Tombstones whose sequence is read from the value: which are skipped, and that they wait for nobody. Pure."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.extract.sources import Source
+from silver.decide import decision
+from silver.decide.kernel import decide
+from silver.load import breaker
+from silver.load.key_columns import with_tombstones
+from silver.rules import Reading, Rules
+from silver.state.plan import Plan
+
+SKIPPING = Rules(
+    Source("json", "$.id"),
+    skips_tombstones=True,
+    own=(("kept", Reading(Source("json", "$.id"))), ("h", Reading(Source("header")))),
+)
+
+
+def keys(*rows: tuple[str, int, int | None, str | None]) -> pa.Table:
+    topics, offsets, sequences, problems = zip(*rows, strict=True)
+    columns = {"topic": topics, "problem": pa.array(problems, pa.string()), "producer": pa.nulls(len(rows), pa.string())}
+    numbers = {"partition": [0] * len(rows), "offset": offsets, "sequence": pa.array(sequences, pa.int64())}
+    found = pa.table({**columns, **numbers, "epoch": [None if each is None else 0 for each in sequences]})
+    return found.set_column(0, "topic", found["topic"].dictionary_encode())
+
+
+def test_only_a_record_without_a_value_is_skipped_and_it_is_discarded_at_once() -> None:
+    given = keys(
+        *(("t", 0, 5, None), ("t", 1, None, "sequence_null"), ("t", 2, None, "sequence_missing"), ("t", 3, 6, None)),
+        *(("kept", 0, None, "sequence_null"), ("h", 0, None, "sequence_null"), ("t@2", 0, None, "sequence_null")),
+    )
+    assert with_tombstones(given, replace(SKIPPING, skips_tombstones=False)) is given
+    named = with_tombstones(given, SKIPPING)
+    out = decision.rejects(decide(named, {}, SKIPPING).segments.drop_columns("goes_on"), 1, SKIPPING)
+    found = {(row["topic"], row["first_offset"]): (row["class"], row["reason"], row["state"]) for row in out.to_pylist()}
+    assert found == {
+        ("t", 1): ("invalid", "value_tombstone", "discarded"),
+        ("t", 2): ("invalid", "sequence_missing", "held"),
+        ("kept", 0): ("invalid", "sequence_null", "held"),
+        ("h", 0): ("invalid", "sequence_null", "held"),
+        ("t@2", 0): ("invalid", "value_tombstone", "discarded"),
+    }
+
+
+def test_the_breaker_judges_a_load_without_its_skipped_tombstones() -> None:
+    stream = {"topic": "t", "partition": 0, "producer": None, "late_accepted": 0, "high_watermark_before": None}
+    row = {**stream, **dict.fromkeys(CLASSES, 0), "records": 36, "accepted": 12, "invalid": 24}
+    tombstones = [{**stream, "reason": "value_tombstone", "records": 1} for _ in range(14)]
+
+    class Planned:
+        rejects = pa.Table.from_pylist([*tombstones, {**stream, "reason": "sequence_missing", "records": 10}])
+        ledger = (row,)
+
+    [judged] = breaker.judged(cast("Plan", cast("Any", Planned)))
+    assert (judged["records"], judged["invalid"], row["invalid"]) == (22, 10, 24)
+    assert breaker.trips(1, [judged], breaker.Shares(0.5)) == []
+    assert breaker.trips(1, [row], breaker.Shares(0.5)) != []

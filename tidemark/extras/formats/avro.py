@@ -1,0 +1,126 @@
+"""Decodes Avro values as Columns: by one schema, or by the schema whose id precedes each value.
+
+Spark's `from_avro` returns null for bytes that do not fit, if the JVM limits the lengths that they may declare
+(`lakehouse.machine.java.AVRO_LIMITS`). It ignores bytes after a value. So a mark is appended to the bytes, and a record of
+value and mark is read.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from lakehouse.errors import ToolError, headline
+from lakehouse.extract import prefix
+from lakehouse.extract.written import KEY
+from lakehouse.machine import jars
+from lakehouse.machine.java import AVRO_LIMITS, AVRO_OPTIONS
+from lakehouse.settings.payload_schema import CORRUPT, Field, Type
+from tidemark.extras.formats import avro_schema
+from tidemark.extras.formats.avro_schema import AvroSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.extract.written import Written
+
+
+_SYMBOLS = [f"s{nth}" for nth in range(64)]
+_MARK = [secrets.randbelow(len(_SYMBOLS)) for _ in range(8)]
+"""Numbers of symbols, each a byte in Avro. A reader accepts only these symbols, and no producer knows them."""
+
+
+@lru_cache(maxsize=1)
+def require(spark: SparkSession) -> None:
+    """Check that the session decodes Avro, and that an executor has the limits; otherwise raise a `ToolError`."""
+    asked = ", ".join(f"reflect('java.lang.System', 'getProperty', '{name}')" for name in AVRO_LIMITS)
+    try:
+        spark.sql("""SELECT from_avro(X'', '"null"', map())""").schema  # noqa: B018 -- reading `schema` runs the analysis
+        [found] = spark.sql(f"SELECT {asked} FROM range(1)").collect()  # noqa: S608 -- the names above
+    except PySparkException as error:
+        raise _unsafe(headline(str(error))) from error
+    if any(not (value or "").isdigit() or int(value) > most for value, most in zip(found, AVRO_LIMITS.values(), strict=True)):
+        raise _unsafe(", ".join(f"{name}={value}" for name, value in zip(AVRO_LIMITS, found, strict=True)))
+
+
+def _unsafe(observed: str) -> ToolError:
+    return ToolError(
+        "The session cannot decode Avro safely: a few bytes of a producer's could end its JVM.",
+        where="the Spark session",
+        observed=observed,
+        expected=f"spark-avro, and the limits {AVRO_OPTIONS}",
+        next_step=f"Start it with --packages {jars.coordinates('spark-avro_')}, and with these options in "
+        "spark.driver.extraJavaOptions and spark.executor.extraJavaOptions; docs/formats.md.",
+    )
+
+
+def decode(value: Column, written: Written, wanted: Type) -> Column:
+    """See `lakehouse.extract.written.Decoder`."""
+    struct = decoded_type(wanted)
+    if not written.has_prefix:
+        return _by(value, written.schema, wanted, struct)
+    # One branch for all ids of the same schema: subjects often share one.
+    ids: dict[str, list[int]] = {}
+    for number, schema in written.schemas:
+        ids.setdefault(schema, []).append(number)
+    body = prefix.without_prefix(value)
+    return by_id(value, written, struct, [(numbers, _by(body, schema, wanted, struct)) for schema, numbers in ids.items()])
+
+
+def misfits(_records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type) -> list[tuple[int, str]]:
+    """See `lakehouse.extract.written.Decoder`."""
+    return [(number, why) for number, schema in schemas if (why := avro_schema.misfit(schema, wanted))]
+
+
+def decoded_type(wanted: Type) -> str:
+    """Return the type of a decoded value as SQL: the wanted fields and CORRUPT."""
+    return Type("struct", fields=(*_as_text(wanted).fields, Field(CORRUPT, Type("scalar", "BOOLEAN")))).sql()
+
+
+def by_id(value: Column, written: Written, struct: str, cases: Sequence[tuple[Sequence[int], Column]]) -> Column:
+    """Return the case of a value's id: null without a prefix or for an undecodable id; an unknown id fails the query."""
+    number, nothing = prefix.schema_id(value), F.lit(None).cast(struct)
+    found = F.when(prefix.without_prefix(value).isNull(), nothing)
+    if written.undecodable_ids:
+        found = found.when(number.isin(*written.undecodable_ids), nothing)
+    for numbers, decoded in cases:
+        found = found.when(number.isin(*numbers), decoded)
+    unknown = F.raise_error(F.concat(F.lit("No schema was asked for the id "), number.cast("string"))).cast(struct)
+    return found.otherwise(unknown)
+
+
+def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
+    try:
+        writer = avro_schema.writer(schema)
+        reader = avro_schema.reader(writer, wanted)
+    except AvroSchemaError:
+        return F.lit(None).cast(struct)
+    marked = F.concat(value, F.lit(bytes(2 * nth for nth in _MARK)))
+    marked_reader = _with_mark(reader, [[_SYMBOLS[nth]] for nth in _MARK])
+    options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(marked_reader))
+    # By name: without the jar on the client, Spark Connect has no such function in pyspark's module.
+    found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)
+    return found["value"].cast(struct)
+
+
+def _with_mark(schema: str, symbols: Sequence[Sequence[str]]) -> str:
+    mark = [{"type": "enum", "name": f"tidemark_mark_{nth}", "symbols": each} for nth, each in enumerate(symbols)]
+    fields = [
+        {"name": "value", "type": json.loads(schema)},
+        *({"name": f"mark_{nth}", "type": each} for nth, each in enumerate(mark)),
+    ]
+    return json.dumps({"type": "record", "name": "tidemark_marked", "fields": fields})
+
+
+def _as_text(wanted: Type) -> Type:
+    if wanted == KEY:
+        return Type("scalar", "STRING")
+    fields = tuple(Field(each.name, _as_text(each.type)) for each in wanted.fields)
+    return Type(wanted.kind, wanted.name, wanted.digits, _as_text(wanted.of) if wanted.of else None, fields)
