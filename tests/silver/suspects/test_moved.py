@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.extract.sources import Source
@@ -61,6 +61,10 @@ _RECORD = st.tuples(
 )
 
 
+_COPIED = [Seen("d", 0, 1, 1), Seen("d", 0, 2, 3), Seen("c", 0, 1, 3), Seen("c", 1, 1, 4), Seen("b", 2, 1, 4)]
+"""One load that holds a topic and two copies of it."""
+
+
 @settings(max_examples=examples(100, 1_000), deadline=None)
 @given(
     loads=_loads(),
@@ -69,6 +73,8 @@ _RECORD = st.tuples(
     late=st.sampled_from(["quarantine", "accept"]),
     size=st.integers(1, 9),
 )
+@example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=1)
+@example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=9)
 def test_a_moved_record_is_settled_as_the_reference_does(
     loads: list[list[Seen]], continues: Any, grown: Any, late: Any, size: int
 ) -> None:
