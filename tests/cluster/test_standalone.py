@@ -22,7 +22,7 @@ from tidemark.readers import files as query
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
 
-def test_the_main_job_runs_on_a_cluster_of_two_workers(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]) -> None:
+def test_the_main_job_runs_with_two_executors(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]) -> None:
     name = topic(2)
     send_outgoing(broker.bootstrap_servers, name, incidents())
     root = tmp_path / "lakehouse"
@@ -37,9 +37,10 @@ def test_the_main_job_runs_on_a_cluster_of_two_workers(tmp_path: Path, broker: L
         **QUICK,
         "spark.ui.enabled": "false",
         "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
     }
-    with standalone_cluster(tmp_path, workers=2) as master:
+    with standalone_cluster(tmp_path) as master:
         application = installed() / "jobs" / "run_medallion.py"
         submit(application, "--config", str(config), master=master, packages=installed(), conf=few)
     with query.connect(Lakehouse(root=str(root))) as opened:

@@ -58,16 +58,16 @@ def thrift_server(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
-    port, spark_class = free_port(), [str(HOME / "bin" / "spark-class")]
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """A master and a worker that has room for two executors of one core and 512 MB."""
+    port, worker_port, spark_class = free_port(), free_port(), [str(HOME / "bin" / "spark-class")]
     master = ["org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_running([*spark_class, *master], folder / "master", port))
-        for nth in range(workers):
-            own = ["--host", HOST, "--port", str(worker_port := free_port()), "--webui-port", str(free_port())]
-            worker = ["org.apache.spark.deploy.worker.Worker", *own, "--cores", "1", "--memory", "1g"]
-            worker += ["--work-dir", str(folder / f"worker-{nth}"), f"spark://{HOST}:{port}"]
-            stack.enter_context(_running([*spark_class, *worker], folder / f"worker-{nth}", worker_port))
+    worker = ["org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(worker_port)]
+    worker += ["--webui-port", str(free_port()), "--cores", "2", "--memory", "2g", "--work-dir", str(folder / "worker")]
+    with (
+        _running([*spark_class, *master], folder / "master", port),
+        _running([*spark_class, *worker, f"spark://{HOST}:{port}"], folder / "worker", worker_port),
+    ):
         yield f"spark://{HOST}:{port}"
 
 

@@ -144,7 +144,7 @@ def _histories(draw: st.DrawFn) -> list[Arrival]:
     return records
 
 
-@settings(max_examples=examples(20, 300), deadline=None)
+@settings(max_examples=examples(20, 150), deadline=None)
 @given(
     records=_histories(),
     known=st.dictionaries(st.sampled_from(_STREAMS), st.tuples(st.integers(0, 1), _SEQUENCES)),

@@ -276,6 +276,11 @@ def at_a_file(of: SetUp) -> None:
     of.root.write_text("no folder", encoding="utf-8")
 
 
+def more_fields_of_fewer_topics(of: SetUp) -> None:
+    of.set("value.schema", f"{SCHEMA}, more DATE")
+    of.set("kafka.topics", [TOPIC])
+
+
 UNKNOWN = f"{HOST}:{free_port()}"
 BROKEN: dict[str, Callable[[SetUp], object]] = {
     "an unknown key": setting("sequenze", {"header": "seq"}),
@@ -326,8 +331,8 @@ AT_WORK = {
     "too many new streams": setting("policies.max_new_streams", 1),
 }
 STAGES = {
-    "gold": ("a model of", "a model that"),
-    "gate": ("the loads that wait",),
+    "gold": ("a model of", "a model that", "Gold"),
+    "gate": ("the loads that wait", "the results"),
     "silver": (
         "the rejects",
         "the ledger was",
@@ -348,11 +353,10 @@ REGISTRIES: dict[str, tuple[dict[int, Any], int] | None] = {
     "a registry that refuses the login": ({7: AVRO}, 401),
 }
 SOUND: dict[str, Callable[[SetUp], None]] = {
-    "a field more": setting("value.schema", f"{SCHEMA}, more DATE"),
+    "a field more, and a topic that left the config": more_fields_of_fewer_topics,
     "work that waits": lambda _: None,
     "a new root": from_a_new_root(),
     "neither checkpoint nor watermarks after the first load": removed("_checkpoints", "silver_watermarks"),
-    "a topic that left the config": setting("kafka.topics", [TOPIC]),
 }
 
 
