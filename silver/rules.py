@@ -108,15 +108,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Grown:
-    """A topic that got partitions. A resent record may be in another partition than its first copy. See docs/rule.md.
+    """A topic that once had `before` partitions. A resent record may be in another one than its first copy. See docs/rule.md.
 
-    Attributes:
-        before: How many partitions it had.
-        partitions: How many it has.
-        numbering: Whether sequences are unique per topic or per partition. Records are compared across partitions only if they
-            are unique per topic. None while unknown; then they are not compared.
-        mark: The highest (epoch, sequence) that is compared; None for no limit.
-        is_last: Whether the load decides all records read before the producers knew the partitions. The next sets the mark.
+    Records are compared across partitions only if the `numbering` is known, and per topic. `mark` is the highest (epoch,
+    sequence) that is compared; None for no limit. `is_last`: the load decides all records read before the producers knew the
+    partitions. The next sets the mark.
     """
 
     before: int
@@ -253,11 +249,6 @@ class Rules(Reading):
     def of_sequences(self) -> Rules:
         """The rules without the decoding of values."""
         return replace(self, payload=None, own=tuple((topic, replace(each, payload=None)) for topic, each in self.own))
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether any topic has epochs that are read."""
-        return any(each.epoch for each, _ in self.per_topic)
 
     @property
     def fingerprint(self) -> str:

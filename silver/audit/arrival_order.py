@@ -39,13 +39,10 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True)
 class Jump:
-    """A place where a stream does not continue with the next number.
+    """A place where a stream does not continue with the next number; `block` consecutive repeated records start here.
 
-    Attributes:
-        kind: JF, JB, DJF or DJB.
-        block: The number of consecutive repeated records that starts here.
-        is_retry: Whether the record has the timestamp of its first copy; None if unknown or set by the broker.
-        is_gap: Whether it jumps forward over numbers that never arrived.
+    `is_retry`: the record has the timestamp of its first copy; None if unknown or set by the broker. `is_gap`: it jumps forward
+    over numbers that never arrived.
     """
 
     kind: Kind

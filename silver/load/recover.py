@@ -18,7 +18,7 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.model import tuples_of
 from silver.state import watermarks
-from silver.state.claim import open_cutover
+from silver.state.ledger import open_cutover
 from silver.state.request import Request
 from silver.state.tables import rules_of
 
@@ -44,12 +44,9 @@ WAY_OUT = (
 
 @dataclass(frozen=True)
 class Recovered:
-    """The state after the last run.
+    """The state after the last run: `last` has the columns `_LAST` of the last finished load's ledger rows.
 
-    Attributes:
-        last: The columns `_LAST` of the ledger's rows of the last finished load; empty before the first.
-        open_claim: The ledger's rows of a claimed, unfinished load, or None. For a cutover `watermarks` is unchecked, and
-            `last` is empty.
+    `open_claim` are the rows of a claimed, unfinished load, or None. For a cutover `watermarks` is unchecked, and `last` empty.
     """
 
     watermarks: Watermarks

@@ -1,15 +1,7 @@
 """A load of Silver, exactly once over several tables.
 
-Delta commits one table at a time. So a load is first claimed in the ledger, the write-ahead log. The claim pins all inputs of
-the load, so that any run can repeat the steps:
-
-1. recover: read the watermark table once; its last finished load is n. If n+1 is already claimed, continue at step 4. 2. plan:
-pin the Bronze range of load n+1 and decide it. 3. claim:   append the ledger's rows, with the load's transaction id; read the
-claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append the records kept out,
-with the load's transaction id. 6. advance: MERGE the watermark rows, last.
-
-An operator's request is a load too: step 4 appends released records, and step 5 marks settled rejects. An erasure runs after
-step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
+The six steps, and why a retry is safe: docs/rule.md. An operator's request is a load too: step 4 appends released records,
+and step 5 marks settled rejects. An erasure runs after step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -30,11 +22,10 @@ from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER
 from silver.load import breaker, bronze_range, copy, cutover, growth, recover
 from silver.load.planner import plan, replan_range
 from silver.load.recover import AFTER, WAY_OUT
-from silver.model import Limits
 from silver.requests import erase_key, planner, quarantine
 from silver.rules import Rules
 from silver.state import ledger, watermarks
-from silver.state.claim import SHARED, try_claim
+from silver.state.ledger import SHARED, try_claim
 from silver.state.tables import records_contract
 
 if TYPE_CHECKING:
@@ -48,7 +39,7 @@ if TYPE_CHECKING:
     from silver.state.streams import StreamLimits
 
 
-_LIMITS, _SHARES = Limits(), breaker.Shares()
+_SHARES = breaker.Shares(1)
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
@@ -76,12 +67,11 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     shares: breaker.Shares = _SHARES,
     stream_limits: StreamLimits | None = None,
     max_records: int | None = None,
-    limits: Limits = _LIMITS,
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze has no new versions.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
-    holds more than `max_records`, it takes the first commits. For `current` see `plan`. `limits` changes only the cost.
+    holds more than `max_records`, it takes the first commits. For `current` see `plan`.
 
     Raises:
         TableStateError: The tables contradict each other.
@@ -94,9 +84,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with tables.prefetch_snapshots(spark) as prefetch:
-        planned = plan(
-            spark, run, rules, recovered, stream_limits, current=current, most=max_records, limits=limits, prefetch=prefetch
-        )
+        planned = plan(spark, run, rules, recovered, stream_limits, current=current, most=max_records, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None

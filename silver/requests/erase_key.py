@@ -1,8 +1,7 @@
 """Erasure: removes key, value and headers of a key's records from every table of Bronze and Silver, as a separate load.
 
-Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. Old
-versions hold the bytes until VACUUM; `pipelines.operate.erasure` proves that they are gone. A repeat finds the same records, by
-the key's hash or by the number of the load that erased them.
+Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. A repeat
+finds the same records, by the key's hash or by the number of the load that erased them.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM, stream_of
+from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
 from lakehouse.delta import maintenance, tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
-from silver.extract.schemas import with_schemas
+from silver.extract.payload import with_schemas
 from silver.model import REJECT, streams_of
-from silver.requests.quarantine import Choice
+from silver.requests.quarantine import Choice, waiting
 from silver.state.ledger import load_of
 from silver.suspects.compare import ERASED
 
@@ -68,10 +67,8 @@ def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: i
 
 def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
     """Choose the records that wait in quarantine: the erasure discards them."""
-    waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
-    waiting = waiting.where(F.col("class").isin(*QUARANTINED))
     places = meant.select("topic", "partition", F.col("offset").alias("first_offset")).distinct()
-    found = waiting.join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
+    found = waiting(rejects, load_seq).join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
     return Choice(found.select(*REJECT.names).toArrow().cast(REJECT))
 
 
@@ -99,11 +96,8 @@ def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
 def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     """Erase the records, in Bronze last because they are found there; not in a shadow's Bronze, see `erase_in_bronze`.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE.
-
-    Raises:
-        AnotherWriterError: Another run wrote to the same place at the same time.
-        UndoneError: A restore or rebuild has rolled back the load.
+    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE. AnotherWriterError if another run
+    wrote to the same place, UndoneError if a restore or rebuild has rolled back the load.
     """
     load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
     meant = _in_current_bronze(spark, run, plan, request)

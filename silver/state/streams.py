@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -16,9 +15,10 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
+from silver.model import TopicLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import SparkSession
 
@@ -30,18 +30,8 @@ _SHOWN, _LONGEST = 5, 60
 """How many names the error shows, and how many characters of each."""
 
 
-@dataclass(frozen=True)
-class StreamLimits:
-    """How many new streams of a topic a load may add: `most`, or the topic's own limit. None is no limit."""
-
-    most: int | None = None
-    topics: Mapping[str, int | None] = field(default_factory=dict)
-
-    def of(self, topic: str) -> tuple[int | None, str]:
-        """A topic's limit, and the config key that sets it."""
-        if topic in self.topics:
-            return self.topics[topic], f"policies.topics.{topic}.max_new_streams"
-        return self.most, "policies.max_new_streams"
+StreamLimits = TopicLimits[int | None]
+"""How many new streams of a topic a load may add; None is no limit."""
 
 
 class Streams:
@@ -49,7 +39,7 @@ class Streams:
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
-        self._spark, self._run, self._limits = spark, run, limits or StreamLimits()
+        self._spark, self._run, self._limits = spark, run, limits or StreamLimits(None)
         self._new: set[Stream] = set()
         self._looked_up: set[Stream] = set()
 
@@ -109,7 +99,7 @@ class Streams:
             "Nothing was written.",
             where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {name}' for name in shown.values())}",
             observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {names}",
-            expected="; ".join(dict.fromkeys("at most {:,} ({})".format(*limits[topic]) for topic in shown)),
+            expected="; ".join(dict.fromkeys("at most {:,} ({}.max_new_streams)".format(*limits[topic]) for topic in shown)),
             next_step="See `tidemark plan`, and mend the producer or the extractor that names it. Every stream is a row of "
             "silver_watermarks that each run reads: where there are to be so many, let them in with "
             f"`tidemark run --set policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",

@@ -16,8 +16,7 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.extract.payload import decoded
-from silver.extract.schemas import require_decoders
+from silver.extract.payload import decoded, require_decoders
 from silver.rules import Rules
 
 if TYPE_CHECKING:

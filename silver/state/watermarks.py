@@ -133,8 +133,8 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit. A retirement removes its streams.
 
-    Changes nothing unless the table is at the previous load: another run moved or rolled back a later table; an earlier one
-    was emptied or restored. Has no transaction id, because Delta would then skip the repair of a restored table.
+    Changes nothing unless the table is at the previous load. Has no transaction id, because Delta would then skip the repair of
+    a restored table.
 
     Raises:
         TableStateError: The table was emptied or restored during the load.

@@ -30,14 +30,10 @@ _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_of
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The state after the earlier loads.
+    """The state after the earlier loads: their rows of `silver_records` and `silver_rejects`, and the watermarks.
 
-    Attributes:
-        silver: Returns their rows of `silver_records`.
-        rejects: Returns their rows of `silver_rejects`.
-        watermarks: The watermarks before the load.
-        few: Returns the rows of a table in some ranges without a query, as a frame; None if they are not few.
-        comparable: Prepares rows of `silver_records` for `silver.suspects.content_hash`.
+    `few` returns the rows of a table in some ranges without a query, as a frame; None if they are not few. `comparable`
+    prepares rows of `silver_records` for `silver.suspects.content_hash`.
     """
 
     silver: Callable[[], DataFrame]

@@ -58,5 +58,5 @@ def test_the_breaker_judges_a_load_without_its_skipped_tombstones() -> None:
 
     [judged] = breaker.judged(cast("Plan", cast("Any", Planned)))
     assert (judged["records"], judged["invalid"], row["invalid"]) == (22, 10, 24)
-    assert breaker.trips(1, [judged], breaker.Shares(0.5)) == []
-    assert breaker.trips(1, [row], breaker.Shares(0.5)) != []
+    assert breaker.opening(1, [judged], breaker.Shares(0.5)) == []
+    assert breaker.opening(1, [row], breaker.Shares(0.5)) != []
