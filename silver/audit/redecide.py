@@ -18,7 +18,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import model
 from silver.audit.ledger_checks import as_of
 from silver.decide import decision
-from silver.extract.columns import from_bytes
+from silver.extract.columns import from_bytes, narrow
 from silver.extract.payload import with_schemas
 from silver.load import bronze_range, key_columns, planner
 from silver.rules import Rules
@@ -68,7 +68,8 @@ def redecide_load(
     claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
     rules = with_schemas(spark, run, records, rules)
-    chunks = key_columns.of_records(records, rules, model.LIMITS.records, counted=sum(row["records"] for row in decided))
+    counted = sum(row["records"] for row in decided)
+    chunks = key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
     found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
     summed = (segment for segment in decision.summary(found.segments) if segment.kind != REPLAY)
     loads = ledger.stream_loads(summed, [], before)

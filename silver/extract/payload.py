@@ -100,15 +100,10 @@ def require_decoders(spark: SparkSession, rules: Rules) -> None:
 
 
 def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules) -> Rules:
-    """Return the rules with the schema of every id that the records carry.
+    """Return the rules with the schema of every id that the records carry. Call it before values or their fields are read.
 
-    Reports `silver.schema_misfit` for a schema whose values cannot be decoded into the payload's fields.
-
-    Raises:
-        RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids that are not in
-            `undecodable_ids`.
-        ConfigError: The rules need a registry, and the config names none.
-        ToolError: As `require_decoders`, or no compiler for Protobuf schemas is installed.
+    Reports `silver.schema_misfit` for a schema whose values cannot be decoded into the payload's fields. RegistryError if the
+    registry cannot be reached, does not know an id, or there are more than 256 ids that are not in `undecodable_ids`.
     """
     require_decoders(spark, rules)
     if not any(each.needs_schemas for each, _ in rules.per_topic):

@@ -80,10 +80,7 @@ def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
 
     A restore rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover, made
     with `rules`; `pinned` is an empty range at their Bronze version; `before` are a shadow's rows of `silver_loads`.
-
-    Raises:
-        AnotherWriterError: Another run claimed the same load first.
-        TableStateError: The ledger accepts none of the next numbers.
+    AnotherWriterError if another run claimed the same load first.
     """
     loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
@@ -118,9 +115,7 @@ def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
 def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover) -> None:
     """Apply a claim; a repeat is safe. Commits to all of Silver's tables.
 
-    Raises:
-        AnotherWriterError: Another run is finishing the same cutover.
-        TableStateError: The shadow is gone.
+    AnotherWriterError if another run is finishing the same cutover, TableStateError if the shadow is gone.
     """
     loads = run.table(SILVER_LOADS)
     is_erase = F.col("kind") == ERASE

@@ -17,7 +17,7 @@ from silver import model
 from silver.columns import on_disk, share
 from silver.decide import decision
 from silver.decide.kernel import Decision
-from silver.extract.columns import NARROW, are_current, keys_are_current, sequenced
+from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
 from silver.extract.payload import with_schemas
 from silver.load import bronze_range, growth, key_columns
 from silver.model import rows_of, streams_of
@@ -149,7 +149,7 @@ def _read_key_columns(pinned: BronzeRange, records: DataFrame, stored: pa.Table 
     """Take the key columns that Bronze stores if they are current; otherwise extract them."""
     if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
         return [stored.select(list(NARROW))]
-    return key_columns.of_records(records, rules, model.LIMITS.records, counted=pinned.counted)
+    return key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
 
 
 class Found(NamedTuple):

@@ -78,9 +78,8 @@ class Recovered:
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
     """Step 1. Read where the last run stopped. A table that does not exist counts as one without rows.
 
-    Raises:
-        TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
-        RulesChangedError: The watermarks were made with other extractors.
+    TableStateError if watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
+    RulesChangedError if the watermarks were made with other extractors.
     """
     known = watermarks.read(spark, run)
     try:

@@ -73,12 +73,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
     holds more than `max_records`, it takes the first commits. For `current` see `plan`.
 
-    Raises:
-        TableStateError: The tables contradict each other.
-        RulesChangedError: The watermarks were made with other extractors.
-        AnotherWriterError: Another run claimed the same load first.
-        ConservationError: The classes do not add up.
-        BreakerOpenError: The breaker opened, or a topic has more new streams than allowed.
+    Raises as `recover`, `plan`, `breaker.require_closed`, `claim` and `apply_claim`.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:

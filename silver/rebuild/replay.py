@@ -98,11 +98,7 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
 
 
 def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]) -> Replayed:
-    """Run the steps over the shadow's empty tables; commits to them as any load does.
-
-    Raises:
-        ConservationError: The classes do not add up to what Bronze holds.
-    """
+    """Run the steps over the shadow's empty tables; commits to them, and raises, as any load does."""
     done = Replayed()
     for step in found:
         planned = (_plan_records if step.request is None else _plan_request)(spark, shadow, rules, done, step)

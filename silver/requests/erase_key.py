@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
-from lakehouse.delta import maintenance, tables
+from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
@@ -162,24 +161,20 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
 
     If no row is left to change, only sets the property again, in case an earlier attempt died before that.
     """
+    kept_on = {_APPEND_ONLY: BRONZE.properties[_APPEND_ONLY]}
     if left.limit(1).count() == 0:
-        if maintenance.state(spark, table).properties.get(_APPEND_ONLY) != BRONZE.properties[_APPEND_ONLY]:
-            _set_append_only(spark, table, is_on=True)
+        if tables.properties(spark, table).get(_APPEND_ONLY) != kept_on[_APPEND_ONLY]:
+            tables.set_properties(spark, table, kept_on)
         return
     kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
     is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
     named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
     emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
-    _set_append_only(spark, table, is_on=False)
+    tables.set_properties(spark, table, {_APPEND_ONLY: "false"})
     try:
         _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     finally:  # even if a restore has rolled back the erasure meanwhile, because no run would then repeat it
-        _set_append_only(spark, table, is_on=True)
-
-
-def _set_append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
-    value = BRONZE.properties[_APPEND_ONLY] if is_on else "false"
-    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_APPEND_ONLY}' = {sql_text(value)})", table)
+        tables.set_properties(spark, table, kept_on)
 
 
 def _update(  # noqa: PLR0913 -- the parts of the statement

@@ -45,11 +45,7 @@ class Answer(NamedTuple):
 
 
 def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
-    """Plan a claim's request. The same claim, watermarks, rejects and Silver always give the same plan.
-
-    Raises:
-        UsageError: A watermark to be moved does not exist, or must not move to the requested value.
-    """
+    """Plan a claim's request; raises as `reset`. The same claim, watermarks, rejects and Silver always give the same plan."""
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
     choice, streams = quarantine.Choice(), Streams(spark, run, watermarks)
     if request.accepted is not None:
@@ -117,10 +113,8 @@ def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLo
 def reset(asked: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> dict[Stream, StreamLoad]:
     """Return the stream's ledger row; none if the watermark is already there. Queries `silver_records` of earlier loads.
 
-    Within an epoch a watermark may fall only if Silver holds no sequence above it, which would be kept twice.
-
-    Raises:
-        UsageError: There is no such stream, or its watermark cannot be moved there.
+    Within an epoch a watermark may fall only if Silver holds no sequence above it, which would be kept twice. UsageError if
+    there is no such stream, or its watermark cannot be moved there.
     """
     stream = asked.stream
     mark = watermarks.rows.get(stream)

@@ -92,8 +92,7 @@ class StreamLoad:
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
     """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
 
-    Raises:
-        ConservationError: The classes of a partition do not add up to its Bronze records, or a stream accepted too many.
+    ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}

@@ -41,9 +41,7 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     """Create Silver's missing tables and a catalog's views; add fields to the payload. Precedes any claim.
 
-    Raises:
-        ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: A table exists with other columns, or with another payload type.
+    ConfigError if Spark does not know a type of the payload's schema, ContractError if a table has other columns or types.
     """
     create_missing(spark, run, rules, is_checked=True)
     tables.create_views(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})

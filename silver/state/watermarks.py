@@ -136,10 +136,8 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     Changes nothing unless the table is at the previous load. Has no transaction id, because Delta would then skip the repair of
     a restored table.
 
-    Raises:
-        TableStateError: The table was emptied or restored during the load.
-        AnotherWriterError: Another run moved the same rows at the same time.
-        UndoneError: A restore or rebuild has rolled the load back.
+    TableStateError if the table was emptied or restored during the load, AnotherWriterError if another run moved the same rows,
+    UndoneError if a restore or rebuild has rolled the load back.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
