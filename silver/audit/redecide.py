@@ -63,7 +63,7 @@ def redecide_load(
     silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
 
     def known() -> KnownRecords:
-        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before)
+        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before, rules)
 
     claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)

@@ -28,7 +28,6 @@ from lakehouse.contracts.silver import (
     Stream,
     stream_of,
 )
-from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
@@ -37,6 +36,7 @@ from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
 from silver.model import TopicLimits, tuples_of
+from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -216,8 +216,7 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     row = planned.rejects.filter(is_of_cause).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
     is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
-    bronze = run.table(BRONZE_RECORDS)
-    records = tables.read(spark, bronze, version=tables.version(spark, bronze)).where(is_there)
+    records = latest_bronze(spark, run).where(is_there)
     headers = F.transform("headers", lambda header: header["key"])
     fields = F.json_object_keys(F.col("value").cast("string"))
     value = F.when(F.octet_length("value") <= _MOST_BYTES, F.col("value"))

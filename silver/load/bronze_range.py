@@ -21,6 +21,7 @@ from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
 from silver.state.ledger import Arrivals
 from silver.state.plan import BronzeRange, Partition
+from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
-        return within(tables.read(spark, bronze, version=tables.version(spark, bronze)), bronze_range)
+        return within(latest_bronze(spark, run), bronze_range)
     if (few := _few(bronze, bronze_range)) is not None:
         return frames.of_arrow(spark, few).coalesce(1)  # written as one file on any number of cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)

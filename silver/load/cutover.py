@@ -33,7 +33,7 @@ from lakehouse.table import (
 )
 from silver.state import ledger
 from silver.state.ledger import load_of, shared_columns, try_claim
-from silver.state.watermarks import Watermarks
+from silver.state.watermarks import Watermarks, last_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,9 +59,7 @@ def highest_load(spark: SparkSession, run: Run) -> int:
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
     """Return the watermarks after a load, from the rows of `silver_loads`, without retired streams."""
-    names = [*STREAM, "kind", *dict.fromkeys(WATERMARK_IN_LOADS.values())]
-    last = F.max_by(F.struct(*names), "load_seq").alias("last")
-    rows = loads.where(F.col("load_seq") <= load_seq).groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
+    rows = last_rows(loads.where(F.col("load_seq") <= load_seq))
     return Watermarks({}).after(row for row in rows if not is_retired(row))
 
 

@@ -120,7 +120,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
         return streams.resolve(named, is_whole=is_whole)
 
     def known_records() -> KnownRecords:
-        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks)
+        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks, rules)
 
     chunks = _read_key_columns(pinned, records, stored, rules)
     found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
@@ -185,12 +185,9 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
         in_epochs = watermarks.in_declared_epochs(records.sparkSession, sequenced(records, rules.of_sequences))
         return comparable(in_epochs, rules)
 
-    def comparable_known() -> KnownRecords:
-        return replace(known(), comparable=lambda rows: comparable(rows, rules))
-
     compared = comparable(records, rules)
-    suspects = Suspects(compared, extracted, comparable_known)
-    moved = Moved(compared, extracted, comparable_known, rules, load_seq=load_seq, limits=model.LIMITS)
+    suspects = Suspects(compared, extracted, known)
+    moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
     summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(key_columns.with_tombstones(chunk, rules) for chunk in chunks):

@@ -26,7 +26,7 @@ from silver.requests import erase_key, planner, quarantine
 from silver.rules import Rules
 from silver.state import ledger, watermarks
 from silver.state.ledger import SHARED, try_claim
-from silver.state.tables import records_contract
+from silver.state.tables import latest_bronze, records_contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -160,15 +160,14 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
-    """Read Bronze's current version: an offset's bytes never change, and the version that added it may be vacuumed."""
-    bronze = run.table(BRONZE_RECORDS)
-    rows = copy.released(spark, run, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
+    """Return the records to release; TableStateError if Bronze lacks one."""
+    rows = copy.released(spark, run, latest_bronze(spark, run), planned)
     place = ["topic", "partition", "offset"]
     counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
     if counted[1] != planned.settled.num_rows:
         raise TableStateError(
             "Bronze lacks records that are to be released.",
-            where=str(bronze),
+            where=str(run.table(BRONZE_RECORDS)),
             observed=f"{counted[1]} of the records",
             expected=f"{planned.settled.num_rows}, as silver_rejects names them",
             next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "

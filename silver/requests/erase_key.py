@@ -22,6 +22,7 @@ from silver.extract.payload import with_schemas
 from silver.model import REJECT, streams_of
 from silver.requests.quarantine import Choice, waiting
 from silver.state.ledger import load_of
+from silver.state.tables import latest_bronze
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     wrote to the same place, UndoneError if a restore or rebuild has rolled back the load.
     """
     load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
-    meant = _in_current_bronze(spark, run, plan, request)
+    meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
     places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
     places = cutover_fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
@@ -116,18 +117,13 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
     """Erase the records in Bronze, the last step of an erasure. Commits to bronze_records."""
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
-    whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
+    meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
+    whole = meant.where(F.col("erased").isNull())
     left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
     cutover_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
-
-
-def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> DataFrame:
-    bronze = run.table(BRONZE_RECORDS)
-    whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
-    return records(whole, request, plan.watermarks, plan.load_seq)
 
 
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:

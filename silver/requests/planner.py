@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records, stream_text
-from lakehouse.delta import tables
 from lakehouse.errors import UsageError
-from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.table import SILVER_RECORDS, SILVER_WATERMARKS
 from silver import model
 from silver.extract.payload import with_schemas
 from silver.requests import erase_key, quarantine
@@ -24,7 +23,7 @@ from silver.state.ledger import StreamLoad
 from silver.state.plan import Plan, nothing_of_bronze
 from silver.state.request import Request
 from silver.state.streams import Streams
-from silver.state.tables import before_load
+from silver.state.tables import before_load, latest_bronze
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,9 +55,7 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
         silver = before_load(spark, run, silver_records(), load_seq)
         loads = reset(request.reset, streams.resolve([request.reset.stream]), rules, silver)
     elif request.erase is not None:
-        bronze = run.table(BRONZE_RECORDS)
-        whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
-        meant = erase_key.records(whole, request.erase, watermarks, load_seq)
+        meant = erase_key.records(latest_bronze(spark, run), request.erase, watermarks, load_seq)
         choice = erase_key.select_rejects(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
         loads = erase_key.stream_loads(meant, choice, with_schemas(spark, run, meant, rules), streams)
     else:

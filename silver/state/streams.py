@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import RETIRE
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 from silver.model import TopicLimits
+from silver.state.watermarks import last_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -107,11 +108,6 @@ class Streams:
 
 
 def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
-    names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
-    loads = spark.read.table(run.table(SILVER_LOADS).sql).select("kind", *names)
+    loads = spark.read.table(run.table(SILVER_LOADS).sql)
     rows = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= finished))
-    found = rows.join(wanted, on=frames.same_stream(rows, wanted), how="left_semi")
-    last = found.groupBy(*STREAM).agg(F.max_by(F.struct(*names), "load_seq").alias("last")).select("last.*")
-    retired: list[dict[str, object]] = last.toArrow().to_pylist()
-    return retired
+    return last_rows(frames.of_streams(spark, rows, streams))

@@ -15,7 +15,7 @@ from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
 from lakehouse.spark import frames
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded, require_decoders
 from silver.rules import Rules
 
@@ -36,6 +36,12 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
     if load_seq == 1 and not tables.exists(spark, table):
         return frames.of_contract(spark, [], contract)
     return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)
+
+
+def latest_bronze(spark: SparkSession, run: Run) -> DataFrame:
+    """Read Bronze as of its latest version: an offset's bytes never change, and earlier versions may be vacuumed."""
+    bronze = run.table(BRONZE_RECORDS)
+    return tables.read(spark, bronze, version=tables.version(spark, bronze))
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:

@@ -130,6 +130,13 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
     return Watermarks(dict(zip(tuples_of(rows, STREAM), marks, strict=True)))
 
 
+def last_rows(loads: DataFrame) -> list[dict[str, Any]]:
+    """Return the last of some rows of `silver_loads` for each stream: `kind`, and the watermark after the load."""
+    last = F.max_by(F.struct(*STREAM, "kind", *WATERMARK_IN_LOADS.values()), "load_seq").alias("last")
+    rows: list[dict[str, Any]] = loads.groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
+    return rows
+
+
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit. A retirement removes its streams.
 
