@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import RETIRE
-from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
@@ -44,14 +42,6 @@ class Streams:
         self._new: set[Stream] = set()
         self._looked_up: set[Stream] = set()
 
-    @cached_property
-    def _has_retired(self) -> bool:
-        """Whether a stream was ever retired. Uses only the statistics of the ledger's files if they suffice."""
-        ledger = self._run.table(SILVER_LOADS)
-        if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
-            return False
-        return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
-
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """Look up the streams that have no watermark, count the new ones, and return the watermarks to decide by.
 
@@ -76,7 +66,7 @@ class Streams:
 
     def _unless_retired(self, unknown: set[Stream]) -> set[Stream]:
         """Look up streams without a watermark; return those that were never retired."""
-        if not unknown or not self._has_retired:
+        if not unknown or not self.watermarks.load_seq:
             return unknown
         self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
         return unknown - self.watermarks.rows.keys()
