@@ -15,7 +15,7 @@ from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
 from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.interval_join import at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
 from silver.extract.payload import with_schemas
@@ -56,13 +56,10 @@ def has_key(erase: Erase) -> Column:
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
     """Return Bronze's decided records of the key, or erased by this load, with `up_to_offset` of their partition."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
-    decided = {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
-    last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided.items()]
+    decided = ((place, last) for place, last in watermarks.last_offsets.items() if erase.is_of(place[0]))
+    last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided]
     up_to = F.coalesce(*last_of, F.lit(None).cast("bigint"))
-    if not decided:
-        return bronze.where(F.lit(False)).withColumn("up_to_offset", up_to)
-    is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
-    return bronze.where(is_meant & is_decided).withColumn("up_to_offset", up_to)
+    return bronze.withColumn("up_to_offset", up_to).where(is_meant & (F.col("offset") <= F.col("up_to_offset")))
 
 
 def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
