@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import TypeAdapter
+
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.escape import shortened
 from lakehouse.extract.sources import Source, Sources, alike
-from lakehouse.extract.written import Written
+from lakehouse.extract.written import Written  # noqa: TC001 -- pydantic reads the annotation at run time
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import describe
 
@@ -75,18 +77,6 @@ class Reading:
         payload = Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None
         return Reading(sources.sequence, sources.producer, sources.epoch, payload, sources.written, settings.skips_tombstones)
 
-    @classmethod
-    def from_pinned(cls, found: dict[str, Any]) -> Reading:
-        """Parse the form that a claim stores."""
-        return Reading(
-            sequence=Source(**found["sequence"]),
-            producer=Source(**found["producer"]) if found["producer"] else None,
-            epoch=Source(**found["epoch"]) if found["epoch"] else None,
-            payload=Payload(**found["payload"]) if found["payload"] else None,
-            written=Written.from_pinned(found["written"]) if found.get("written") else None,
-            skips_tombstones=found.get("skips_tombstones", False),
-        )
-
     @property
     def judges(self) -> bool:
         """Whether a value that cannot be decoded keeps its record out of Silver."""
@@ -126,11 +116,6 @@ class Grown:
         """Return the fields that a run and a status show."""
         counts = {"before": self.before, "partitions": self.partitions}
         return {**counts, "numbering": self.numbering, "compared": _COMPARED[self.numbering]}
-
-    @classmethod
-    def from_pinned(cls, found: dict[str, Any]) -> Grown:
-        """Parse the form that a claim stores."""
-        return cls(**{**found, "mark": found["mark"] and tuple(found["mark"])})
 
 
 @dataclass(frozen=True)
@@ -274,16 +259,7 @@ class Rules(Reading):
         >>> Rules.from_json(rules.to_json()) == rules
         True
         """
-        found = json.loads(text)
-        return cls(
-            **vars(Reading.from_pinned(found)),
-            max_jump=found["max_jump"],
-            late=found["late"],
-            contiguous=found.get("contiguous", False),
-            topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
-            decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
-            own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
-            continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
-            grown=tuple((topic, Grown.from_pinned(each)) for topic, each in found.get("grown", ())),
-            compares_epochs=found.get("compares_epochs", False),
-        )
+        return _PINNED.validate_python({"compares_epochs": False, **json.loads(text)})
+
+
+_PINNED = TypeAdapter(Rules)
