@@ -68,7 +68,9 @@ class Streams:
         """Look up streams without a watermark; return those that were never retired."""
         if not unknown or not self.watermarks.load_seq:
             return unknown
-        self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
+        loads = self._spark.read.table(self._run.table(SILVER_LOADS).sql)
+        retired = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= self.watermarks.load_seq))
+        self.watermarks = self.watermarks.after(last_rows(frames.of_streams(self._spark, retired, unknown)))
         return unknown - self.watermarks.rows.keys()
 
     def _require_few(self, *, is_whole: bool) -> None:
@@ -95,9 +97,3 @@ class Streams:
             "silver_watermarks that each run reads: where there are to be so many, let them in with "
             f"`tidemark run --set policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",
         )
-
-
-def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    loads = spark.read.table(run.table(SILVER_LOADS).sql)
-    rows = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= finished))
-    return last_rows(frames.of_streams(spark, rows, streams))
