@@ -115,7 +115,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     is_whole = pinned.counted is not None and pinned.counted <= model.LIMITS.records
 
     def resolve_streams(chunk: pa.Table) -> Watermarks:
-        named = set(streams_of(chunk)) if chunk["producer"].null_count < len(chunk) else set()
+        named = set(streams_of(chunk))
         streams.look_up(named, [*rules.continues, *((topic, (topic,)) for topic in rules.compared)])
         return streams.resolve(named, is_whole=is_whole)
 

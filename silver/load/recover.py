@@ -130,9 +130,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}
-    # Before the first load the table's statistics say that it is empty.
-    is_read = finished or small_tables.highest(spark, table, "load_seq")
-    if is_read and (rows := tables.found(spark, table)) is not None:
+    if (rows := tables.found(spark, table)) is not None:
         silver = rows.where(F.col("load_seq") >= max(finished, 1))
         observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     if observed.get(finished + 1, 0) == 0:
