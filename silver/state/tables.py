@@ -110,12 +110,7 @@ def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
 
 def last_rules(spark: SparkSession, run: Run) -> Rules | None:
     """The rules of the last claimed load; None before the first."""
-    table = run.table(SILVER_LOADS)
-    if not tables.exists(spark, table):
-        return None
-    last = small_tables.highest(spark, table, "load_seq")
-    rows = small_tables.read(spark, table, ("load_seq", "rules"), start=("load_seq", last)) if last else []
-    return rules_of(rows)
+    return rules_of(small_tables.last(spark, run.table(SILVER_LOADS), ("load_seq", "rules"), by="load_seq"))
 
 
 def rules_of(ledger: Iterable[Row]) -> Rules | None:
