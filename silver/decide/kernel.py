@@ -382,7 +382,6 @@ def _sums(column: Numbers, starts: Numbers) -> Numbers:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a column that may be a dictionary."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

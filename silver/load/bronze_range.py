@@ -120,7 +120,6 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
 def _few(
     bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: small_tables.Limits | None = None
 ) -> pa.Table | None:
-    """Return the undecided records if they are few and in a local folder."""
     decided = _decided_boxes(bronze_range)
     rows = small_tables.few(bronze, columns, decided, version=bronze_range.to_version, is_outside=True, limits=limits)
     if rows is None or bronze_range.topics is None:

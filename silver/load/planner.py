@@ -146,7 +146,6 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
 
 
 def _read_key_columns(pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules) -> Iterable[pa.Table]:
-    """Take the key columns that Bronze stores if they are current; otherwise extract them."""
     if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
         return [stored.select(list(NARROW))]
     return key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)

@@ -82,7 +82,6 @@ def _as_known(table: pa.Table) -> pa.Table:
 
 
 def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
-    """The class of each suspect, as an index."""
     count, names = len(suspects), [*KEY, "content_sha256", "place"]
     both = pa.concat_tables([_as_known(suspects.append_column("place", suspects["offset"])), known.select(names)])
     key = row_codes(both, KEY)

@@ -69,7 +69,6 @@ class Suspects:
         return pa.concat_tables(parts)
 
     def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of `Comparison` for the suspects of a chunk."""
         spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
         for start in range(0, len(suspects), model.LIMITS.suspects):
             part = suspects.slice(start, model.LIMITS.suspects)
@@ -129,7 +128,6 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
-    """Return sequence ranges that cover some suspects."""
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
     return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
 
@@ -169,7 +167,6 @@ def _of_class(found: pa.Table, *kinds: str) -> pa.Table:
 
 
 def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Table:
-    """Segments of single records with their content hash."""
     places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
     hashed = with_content(places, contents_of(spark, places, records))["content_sha256"]
     column = SEGMENT.get_field_index("content_sha256")
