@@ -80,31 +80,25 @@ class Decided:
     after: pa.Table
 
 
-def decide(
-    keys: pa.Table,
-    watermarks: Mapping[Stream, Ordinal],
-    rules: Rules,
-    *,
-    declared: Mapping[Stream, int] | None = None,
-    positions: Mapping[Stream, Position] | None = None,
-) -> Decided:
+def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapping[Stream, Position]) -> Decided:
     """Decide the records of a chunk.
 
     `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and `settled` if
-    known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. `declared` epochs replace those read from the
+    known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those read from the
     records. `positions` are those of streams with records in an earlier chunk.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
+    >>> from silver.state.watermarks import Watermarks
     >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
     >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
-    >>> found = decide(keys, {}, Rules(Source("header", "seq"))).segments
+    >>> found = decide(keys, Watermarks({}), Rules(Source("header", "seq")), {}).segments
     >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
     [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
     """
     rows = sort_keys(keys)
     streams = list(tuples_of(rows.streams, STREAM))
-    known = _known(streams, watermarks, positions or {})
+    known, declared = _known(streams, watermarks.ordinals, positions), watermarks.declared
     if declared:
         epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
         rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
@@ -163,7 +157,7 @@ class Decision:
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
         """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
         before = self._positions
-        chunk = decide(keys, watermarks.ordinals, self.rules, declared=watermarks.declared, positions=before)
+        chunk = decide(keys, watermarks, self.rules, before)
         after = dict(
             zip(tuples_of(chunk.after, STREAM), map(Position._make, tuples_of(chunk.after, Position._fields)), strict=True)
         )
