@@ -57,7 +57,7 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
 
 def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
-    """Retire the streams that were quiet for `maintenance.retire_streams_days`; see `silver.requests.watermark_changes`.
+    """Retire the streams that were quiet for `maintenance.retire_streams_days`; see `silver.requests.planner`.
 
     Commits to silver_loads and silver_watermarks.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from lakehouse.contracts.silver import STREAM
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.silver import REJECTS, STREAM
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lakehouse.contracts.silver import Stream
 
@@ -46,29 +48,16 @@ def streams_of(table: pa.Table) -> Iterator[Stream]:
 
 
 SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
+REJECT = frames.arrow_schema(REJECTS)
 SEGMENT = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("producer", pa.string()),
-        ("epoch", pa.int64()),
-        ("class", pa.string()),
-        ("reason", pa.string()),
-        *((name, pa.int64()) for name in (*SPAN, "records", "jumps_forward", "jumps_backward")),
-        ("content_sha256", pa.string()),
+        *(REJECT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
+        *((name, pa.int64()) for name in ("jumps_forward", "jumps_backward")),
+        REJECT.field("content_sha256"),
     ]
 )
 SETTLED = "settled"
 """The key column with the class of a record that an earlier incarnation settles, see `silver.suspects.moved`."""
-REJECT = pa.schema(
-    [
-        *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
-        pa.field("load_seq", pa.int64()),
-        pa.field("state", pa.string()),
-        SEGMENT.field("content_sha256"),
-        pa.field("settled_load_seq", pa.int64()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -77,6 +66,24 @@ class Limits:
 
     records: int = 2_000_000
     suspects: int = 500_000
+
+
+LIMITS = Limits()
+
+Limit = TypeVar("Limit")
+
+
+@dataclass(frozen=True)
+class TopicLimits(Generic[Limit]):
+    """A limit of the policies: that of single topics, and that of all others."""
+
+    others: Limit
+    topics: Mapping[str, Limit] = field(default_factory=dict)
+
+    def of(self, topic: str) -> tuple[Limit, str]:
+        """Return the limit of a topic, in any incarnation, and the section of the config that sets it."""
+        plain = plain_topic(topic)
+        return (self.topics[plain], f"policies.topics.{plain}") if plain in self.topics else (self.others, "policies")
 
 
 class Segment(NamedTuple):

@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import TypeAdapter
+
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.escape import shortened
 from lakehouse.extract.sources import Source, Sources, alike
-from lakehouse.extract.written import Written
+from lakehouse.extract.written import Written  # noqa: TC001 -- pydantic reads the annotation at run time
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import describe
 
@@ -75,18 +77,6 @@ class Reading:
         payload = Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None
         return Reading(sources.sequence, sources.producer, sources.epoch, payload, sources.written, settings.skips_tombstones)
 
-    @classmethod
-    def from_pinned(cls, found: dict[str, Any]) -> Reading:
-        """Parse the form that a claim stores."""
-        return Reading(
-            sequence=Source(**found["sequence"]),
-            producer=Source(**found["producer"]) if found["producer"] else None,
-            epoch=Source(**found["epoch"]) if found["epoch"] else None,
-            payload=Payload(**found["payload"]) if found["payload"] else None,
-            written=Written.from_pinned(found["written"]) if found.get("written") else None,
-            skips_tombstones=found.get("skips_tombstones", False),
-        )
-
     @property
     def judges(self) -> bool:
         """Whether a value that cannot be decoded keeps its record out of Silver."""
@@ -108,15 +98,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Grown:
-    """A topic that got partitions. A resent record may be in another partition than its first copy. See docs/rule.md.
+    """A topic that once had `before` partitions. A resent record may be in another one than its first copy. See docs/rule.md.
 
-    Attributes:
-        before: How many partitions it had.
-        partitions: How many it has.
-        numbering: Whether sequences are unique per topic or per partition. Records are compared across partitions only if they
-            are unique per topic. None while unknown; then they are not compared.
-        mark: The highest (epoch, sequence) that is compared; None for no limit.
-        is_last: Whether the load decides all records read before the producers knew the partitions. The next sets the mark.
+    Records are compared across partitions only if the `numbering` is known, and per topic. `mark` is the highest (epoch,
+    sequence) that is compared; None for no limit. `is_last`: the load decides all records read before the producers knew the
+    partitions. The next sets the mark.
     """
 
     before: int
@@ -130,11 +116,6 @@ class Grown:
         """Return the fields that a run and a status show."""
         counts = {"before": self.before, "partitions": self.partitions}
         return {**counts, "numbering": self.numbering, "compared": _COMPARED[self.numbering]}
-
-    @classmethod
-    def from_pinned(cls, found: dict[str, Any]) -> Grown:
-        """Parse the form that a claim stores."""
-        return cls(**{**found, "mark": found["mark"] and tuple(found["mark"])})
 
 
 @dataclass(frozen=True)
@@ -255,11 +236,6 @@ class Rules(Reading):
         return replace(self, payload=None, own=tuple((topic, replace(each, payload=None)) for topic, each in self.own))
 
     @property
-    def has_epochs(self) -> bool:
-        """Whether any topic has epochs that are read."""
-        return any(each.epoch for each, _ in self.per_topic)
-
-    @property
     def fingerprint(self) -> str:
         """Hash of the extractors of topics without overrides. Watermarks with the same fingerprint are comparable."""
         return self.sources.fingerprint
@@ -283,16 +259,7 @@ class Rules(Reading):
         >>> Rules.from_json(rules.to_json()) == rules
         True
         """
-        found = json.loads(text)
-        return cls(
-            **vars(Reading.from_pinned(found)),
-            max_jump=found["max_jump"],
-            late=found["late"],
-            contiguous=found.get("contiguous", False),
-            topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
-            decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
-            own=tuple((topic, Reading.from_pinned(each)) for topic, each in found.get("own", ())),
-            continues=tuple((topic, tuple(earlier)) for topic, earlier in found.get("continues", ())),
-            grown=tuple((topic, Grown.from_pinned(each)) for topic, each in found.get("grown", ())),
-            compares_epochs=found.get("compares_epochs", False),
-        )
+        return _PINNED.validate_python({"compares_epochs": False, **json.loads(text)})
+
+
+_PINNED = TypeAdapter(Rules)

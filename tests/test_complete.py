@@ -38,7 +38,7 @@ from silver.decide import decision, kernel
 from silver.extract import one_record
 from silver.model import SEGMENT, Segment
 from silver.rules import Late, Rules
-from silver.state import claim, ledger
+from silver.state import ledger
 from silver.state.watermarks import Watermarks
 from silver.suspects import compare
 from tests.support import kept
@@ -155,7 +155,7 @@ def test_every_policy_for_late_records_has_an_outcome_of_its_own_that_the_ledger
 
 def test_every_column_of_the_ledger_is_written() -> None:
     [row] = ledger.rows({("t", 0, None): ledger.StreamLoad(None)}, Watermarks({}), {}, Rules(Source("header", "seq")))
-    assert {*row, *claim.SHARED} == set(LOADS.names)
+    assert {*row, *ledger.SHARED} == set(LOADS.names)
 
 
 def test_every_module_of_commands_is_part_of_the_command_line() -> None:

@@ -112,14 +112,6 @@ def highest(spark: SparkSession, table: Table, column: str) -> int:
     return _highest(spark, table, column) or 0
 
 
-def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
-    """Whether a row may have a short text in a column that is never null; False is certain. The table must exist."""
-    if (folder := table.local_folder) is not None:
-        with suppress(*log_files.ERRORS):
-            return bool(_files(log_files.opened(folder), [{column: (text, text)}], is_outside=False))
-    return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
-
-
 def few(  # noqa: PLR0913 -- what is read and how much of it, each by name
     table: Table,
     columns: Sequence[str],

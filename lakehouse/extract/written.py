@@ -97,8 +97,3 @@ class Written:
     def pinned(self) -> dict[str, Any]:
         """Return the part that a claim keeps."""
         return {name: value for name, value in vars(self).items() if name != "schemas" and (name != "message" or value)}
-
-    @classmethod
-    def from_pinned(cls, found: dict[str, Any]) -> Written:
-        """Build the format from the result of `pinned`."""
-        return cls(**{**found, "undecodable_ids": tuple(found["undecodable_ids"])})

@@ -20,11 +20,11 @@ from pipelines.operate import erasure
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 from silver.load import recover, steps
-from silver.requests import erase_key, watermark_changes
+from silver.requests import erase_key
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
-from silver.state.claim import shared_columns
+from silver.state.ledger import shared_columns
 from silver.state.plan import nothing_of_bronze
 from silver.state.streams import Streams
 from silver.state.tables import before_load, create_tables
@@ -144,7 +144,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
         recovered = _recovered(spark, run, rules, is_dry_run=False)
     rules = rules.keeping(recovered.rules)
     known = _known(spark, run, recovered, asked)
-    watermark_changes.reset(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
+    by_request.reset(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
     if _begins_epoch(asked, known):
         _decide_before(spark, run, settings, asked)
 

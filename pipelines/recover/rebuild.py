@@ -23,7 +23,7 @@ from silver.rebuild.decision_diff import Tables
 from silver.rebuild.replay import Step
 from silver.requests import erase_key
 from silver.rules import Rules
-from silver.state import claim, plan
+from silver.state import ledger, plan
 from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing, last_rules
 
@@ -135,7 +135,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """Return the ledger's rows without an unfinished cutover, which an applied rebuild replaces."""
-    claimed = claim.open_cutover(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+    claimed = ledger.open_cutover(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).cutover

@@ -13,7 +13,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.silver_to_gold import amend_gold
-from silver.audit import ledger_checks, row_summaries
+from silver.audit import ledger_checks
 from silver.load import cutover, recover, steps
 from silver.rules import Rules
 from silver.state import plan
@@ -141,8 +141,8 @@ def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> 
 def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to: int, *, first: int) -> Iterator[Violation]:
     yield from ledger_checks.chain(rows, run.pipeline, first=first)
     silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
-    yield from reconcile.rows_match(rows, row_summaries.kept(silver).toArrow().to_pylist())
-    rejects = row_summaries.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
+    yield from reconcile.rows_match(rows, ledger_checks.kept(silver).toArrow().to_pylist())
+    rejects = ledger_checks.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
     yield from ledger_checks.rejects_match(rows, rejects.toArrow().to_pylist())
 
 

@@ -15,9 +15,9 @@ from lakehouse.spark.bitmaps import WORD_BITS
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import check_table
 from silver.audit import offset_bitmaps as bitmaps
-from silver.audit.row_summaries import as_of
+from silver.audit.ledger_checks import as_of
 from silver.extract.columns import from_bytes, sequenced
-from silver.extract.schemas import with_schemas
+from silver.extract.payload import with_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,8 @@ class Offsets:
 
     def __init__(self, spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules: Rules | None) -> None:
         self._spark, self._run, self._snapshot, self._rules = spark, run, snapshot, rules
-        read_again = ["headers", "producer", "sequence", *([_READ_EPOCH] if rules and rules.has_epochs else [])]
+        has_epochs = rules is not None and any(each.epoch for each, _ in rules.per_topic)
+        read_again = ["headers", "producer", "sequence", *([_READ_EPOCH] if has_epochs else [])]
         self._columns = [*bitmaps.CONTENT, *(read_again if rules else [])]
 
     def findings(self) -> Iterator[Check]:

@@ -18,8 +18,7 @@ from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import check_table
 from silver.audit import redecide
-from silver.extract.payload import decoded
-from silver.extract.schemas import with_schemas
+from silver.extract.payload import decoded, with_schemas
 from silver.rules import Rules
 from silver.state.watermarks import Watermarks
 

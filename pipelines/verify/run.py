@@ -36,7 +36,7 @@ from pipelines.verify import deep
 from pipelines.verify.by_offset import Offsets
 from pipelines.verify.remedies import LOG_OUT, check_table
 from pipelines.verify.snapshot import pin
-from silver.audit import ledger_checks, row_summaries
+from silver.audit import ledger_checks
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -131,14 +131,14 @@ def _silver(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Iterator
     claimed = max((row["load_seq"] for row in snapshot.ledger), default=0)
     is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= finished) | (F.col("load_seq") > claimed)
     rows = snapshot.read(spark, run, SILVER_RECORDS).where(is_known)
-    by_load = row_summaries.kept(rows).toArrow().to_pylist()
+    by_load = ledger_checks.kept(rows).toArrow().to_pylist()
     kept = f"{sum(row['rows'] for row in by_load):,} rows, as many as the ledger counts"
     yield check_table(run, "silver_matches_ledger", SILVER_RECORDS, reconcile.rows_match(loads, by_load), kept)
-    twice = ledger_checks.repeats(row_summaries.repeated(rows).toArrow().to_pylist())
+    twice = ledger_checks.repeats(ledger_checks.repeated(rows).toArrow().to_pylist())
     yield check_table(run, "keys_are_unique", SILVER_RECORDS, twice, "each sequence of a stream once")
     marks = chain(reconcile.sequences_rise(loads, by_load), reconcile.watermarks_are_reached(loads, by_load))
     yield check_table(run, "sequences_rise", SILVER_RECORDS, marks, "up to each watermark, above the last")
-    found = row_summaries.rejects(snapshot.read(spark, run, SILVER_REJECTS), finished).toArrow().to_pylist()
+    found = ledger_checks.rejects(snapshot.read(spark, run, SILVER_REJECTS), finished).toArrow().to_pylist()
     out = f"{sum(row['records'] for row in found):,} records, as many as the ledger counts"
     yield check_table(run, "rejects_match_ledger", SILVER_REJECTS, ledger_checks.rejects_match(loads, found), out)
 

@@ -39,13 +39,10 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True)
 class Jump:
-    """A place where a stream does not continue with the next number.
+    """A place where a stream does not continue with the next number; `block` consecutive repeated records start here.
 
-    Attributes:
-        kind: JF, JB, DJF or DJB.
-        block: The number of consecutive repeated records that starts here.
-        is_retry: Whether the record has the timestamp of its first copy; None if unknown or set by the broker.
-        is_gap: Whether it jumps forward over numbers that never arrived.
+    `is_retry`: the record has the timestamp of its first copy; None if unknown or set by the broker. `is_gap`: it jumps forward
+    over numbers that never arrived.
     """
 
     kind: Kind
@@ -200,45 +197,39 @@ class Diagnosis(NamedTuple):
 
 def diagnose(order: Order) -> list[Diagnosis]:
     """Diagnose one stream's arrival order in Bronze; empty if it rises, with or without gaps."""
+    return list(_diagnoses(order))
+
+
+def _diagnoses(order: Order) -> Iterator[Diagnosis]:
     back, resent = [jump for jump in order.jumps if jump.kind == "JB"], [jump for jump in order.jumps if jump.block]
     farthest = max((jump.before - jump.sequence for jump in back), default=0)
-    found = []
     if order.collisions:
-        found.append(
-            Diagnosis(
-                "no_sequence",
-                f"{order.collisions} records have a number that another record had before",
-                "Number each record once per stream; where the numbering starts anew, send a greater epoch.",
-            )
+        yield Diagnosis(
+            "no_sequence",
+            f"{order.collisions} records have a number that another record had before",
+            "Number each record once per stream; where the numbering starts anew, send a greater epoch.",
         )
     if back and not order.duplicates and farthest <= _RACE:
-        found.append(
-            Diagnosis(
-                "numbering_race",
-                f"{len(back)} steps back by at most {farthest}, and no duplicates",
-                "Number and send in one step: several threads take numbers in one order and send in another.",
-            )
+        yield Diagnosis(
+            "numbering_race",
+            f"{len(back)} steps back by at most {farthest}, and no duplicates",
+            "Number and send in one step: several threads take numbers in one order and send in another.",
         )
     elif back:
-        found.append(
-            Diagnosis(
-                "reordering",
-                f"{len(back)} jumps back to numbers that were not read before, by at most {farthest}",
-                "enable.idempotence=true; or max.in.flight.requests.per.connection=1, where the producer cannot be idempotent.",
-            )
+        yield Diagnosis(
+            "reordering",
+            f"{len(back)} jumps back to numbers that were not read before, by at most {farthest}",
+            "enable.idempotence=true; or max.in.flight.requests.per.connection=1, where the producer cannot be idempotent.",
         )
     if resent and not back and not order.collisions:
-        found += _resends(resent, order.duplicates)
+        yield from _resends(resent, order.duplicates)
     if order.missing and order.is_contiguous:
-        found.append(
-            Diagnosis(
-                "lost",
-                f"{order.missing} numbers are not there, in a stream that has no gaps",
-                "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
-                "acknowledged. The numbers that are open stand in silver_missing.",
-            )
+        yield Diagnosis(
+            "lost",
+            f"{order.missing} numbers are not there, in a stream that has no gaps",
+            "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
+            "acknowledged. The numbers that are open stand in silver_missing.",
         )
-    return found
 
 
 def _resends(resent: list[Jump], duplicates: int) -> Iterator[Diagnosis]:

@@ -1,10 +1,12 @@
-"""Check the ledger for consistency, and the rejects against the ledger. Pure, on few rows."""
+"""Check the ledger for consistency, and summaries of Silver's tables against it. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import (
@@ -16,21 +18,26 @@ from lakehouse.contracts.silver import (
     DUPLICATE,
     ERASE,
     HELD,
+    IN_ORDER,
     LATE,
     RELEASE,
     RELEASED,
     REPLAY,
     RESET,
+    STREAM,
     TOMBSTONE,
     stream_of,
     stream_text,
 )
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
+from lakehouse.spark.bitmaps import bit, word
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
 
     from lakehouse.contracts.silver import Stream
 
@@ -103,8 +110,47 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
     marks.update({stream_of(row): row for row in rows})
 
 
+def kept(records: DataFrame) -> DataFrame:
+    """Sum up Silver's rows by stream and load, in the form that `lakehouse.reconcile` expects."""
+    ordinal = F.when(F.col("epoch").isNotNull() & F.col("sequence").isNotNull(), F.struct("epoch", "sequence"))
+    return records.groupBy(*STREAM, "load_seq").agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.min(F.when(F.col("arrival") == IN_ORDER, ordinal)).alias("first"),
+        F.max(ordinal).alias("last"),
+    )
+
+
+def repeated(records: DataFrame) -> DataFrame:
+    """Find the bitmap words of 64 sequences in which Silver has more rows than distinct sequences. Shuffles few rows."""
+    words = records.groupBy(*STREAM, "epoch", word("sequence").alias("word")).agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.bit_count(F.bit_or(bit(F.col("sequence")))).cast("bigint").alias("sequences"),
+        F.min("sequence").alias("first_sequence"),
+        F.max("sequence").alias("last_sequence"),
+    )
+    return words.where(~F.col("rows").eqNullSafe(F.col("sequences"))).drop("word")
+
+
+def rejects(rows: DataFrame, finished: int) -> DataFrame:
+    """Sum up `silver_rejects` by stream, load, class, reason and state, as of the last finished load."""
+    names = (*STREAM, "load_seq", "class", "reason", "state", "settled_load_seq")
+    return as_of(rows, finished).groupBy(*names).agg(F.sum("records").alias("records"))
+
+
+def as_of(rejects: DataFrame, finished: int) -> DataFrame:
+    """Return the rejects of the loads up to `finished`, in their state after that load."""
+    is_later = F.coalesce(F.col("settled_load_seq") > finished, F.lit(False))
+    known = rejects.where(F.col("load_seq").isNull() | (F.col("load_seq") <= finished))
+    return known.withColumns(
+        {
+            "state": F.when(is_later, F.lit(HELD)).otherwise(F.col("state")),
+            "settled_load_seq": F.when(~is_later, F.col("settled_load_seq")),
+        }
+    )
+
+
 def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
-    """Check that no (stream, epoch, sequence) occurs twice. Takes the repeated sequences of `row_summaries.repeated`."""
+    """Check that no (stream, epoch, sequence) occurs twice. Takes the repeated sequences of `repeated`."""
     for row in rows:
         where = f"{SILVER_RECORDS}, {stream_text(stream_of(row))}, epoch {row['epoch']}"
         places = f"sequences {row['first_sequence']} to {row['last_sequence']}"
@@ -112,7 +158,7 @@ def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
 
 
 def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
-    """Compare the rejects per class, and those that each load settled, with the ledger. `found`: `row_summaries.rejects`."""
+    """Compare the rejects per class, and those that each load settled, with the ledger. `found`: `rejects`."""
     expected: Counter[tuple[bool, int, str]] = Counter()  # whether it counts what a load settled, the load, the place
     listed: Counter[tuple[bool, int, str]] = Counter()
     kinds = {row["load_seq"]: row["kind"] for row in ledger}

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY, stream_of, stream_text
 from lakehouse.run.findings import Violation
-from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import model
-from silver.audit.row_summaries import as_of
+from silver.audit.ledger_checks import as_of
 from silver.decide import decision
-from silver.extract.columns import from_bytes
-from silver.extract.schemas import with_schemas
-from silver.load import key_columns, planner
+from silver.extract.columns import from_bytes, narrow
+from silver.extract.payload import with_schemas
+from silver.load import bronze_range, key_columns, planner
+from silver.load.recover import AFTER
 from silver.rules import Rules
 from silver.state import ledger
 from silver.suspects.known_records import KnownRecords
@@ -29,23 +29,14 @@ from silver.suspects.known_records import KnownRecords
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from silver.audit.ledger_checks import Row
     from silver.state.watermarks import Watermarks
 
-_LIMITS = model.Limits()
-_OUTCOME = (
-    *(name for name in CLASSES if name != REPLAY),
-    "late_accepted",
-    "epoch_after",
-    "high_watermark_after",
-    "last_offset",
-    "declared_epoch",
-    "missing",
-)
+_OUTCOME = (*(name for name in CLASSES if name != REPLAY), "late_accepted", *AFTER, "missing")
 _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
 _SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records"))
 
@@ -65,28 +56,20 @@ def redecide_load(
     silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
 
     def known() -> KnownRecords:
-        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before)
+        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before, rules)
 
-    records = from_bytes(tables["bronze"]).where(_within(decided))
+    claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
+    records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
     rules = with_schemas(spark, run, records, rules)
-    chunks = key_columns.of_records(records, rules, _LIMITS.records, counted=sum(row["records"] for row in decided))
-    found = planner.classify(spark, chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
+    counted = sum(row["records"] for row in decided)
+    chunks = key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
+    found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
     summed = (segment for segment in decision.summary(found.segments) if segment.kind != REPLAY)
     loads = ledger.stream_loads(summed, [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
     yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
-
-
-def _within(rows: Sequence[Row]) -> Column:
-    """Return the condition for the offsets that the load decided in each partition."""
-    spans: dict[tuple[str, int], tuple[int, int]] = {}
-    for row in rows:
-        above = -1 if row["last_offset_before"] is None else row["last_offset_before"]
-        known = spans.get((row["topic"], row["partition"]), (above, -1))
-        spans[row["topic"], row["partition"]] = (above, max(known[1], row["last_offset"]))
-    return any_of(at(*place, f"offset BETWEEN {above + 1} AND {last}") for place, (above, last) in spans.items())
 
 
 def _other_outcomes(

@@ -78,7 +78,6 @@ def late_places(found: pa.Table, rules: Rules) -> pa.Table:
 
 
 def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
-    """Whether each segment holds late records of a topic with the given policy."""
     topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if rules.policy(topic).late == policy]
     return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
 

@@ -40,15 +40,10 @@ _SMALL = 2**16
 
 
 class Position(NamedTuple):
-    """The state of a stream before its next record; -1 for a missing value.
+    """The state of a stream before its next record: its watermark, and its previous records; -1 for a missing value.
 
-    Attributes:
-        epoch: The epoch of its watermark.
-        sequence: The sequence of its watermark.
-        before_epoch: The epoch of the previous record that is neither a replay nor invalid, else of the watermark.
-        before_sequence: The sequence of that record or watermark.
-        last_offset: The offset of the previous record of any class.
-        last_kind: The class of the previous record, as an index of this module.
+    `before_epoch` and `before_sequence` are of the previous record that is neither a replay nor invalid, else of the watermark.
+    `last_offset` and `last_kind` (a class as an index of this module) are of the previous record of any class.
     """
 
     epoch: int = NONE
@@ -61,21 +56,19 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """The decision of one chunk of records.
+    """The decision of one chunk of records. A key is stream, epoch and sequence; a place is topic, partition and offset.
 
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
             suspects, or of duplicates, of an epoch whose sequences rise. `goes_on` is whether it continues the
             last block of its stream in the previous chunk.
-        gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
-            last_sequence.
-        suspects: One row per suspect: its key (stream, epoch and sequence), its offset, `is_older` (whether its epoch is below
-            its stream's), and the first offset of its block.
+        gaps: Stream, epoch, first and last sequence that accepted records of contiguous topics skip, in offset order.
+        suspects: Key and offset of each, the first offset of its block, and `is_older`: its epoch is below its stream's.
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
-        out: Topic, partition and offset of the records that are neither accepted nor replays.
-        replays: Topic, partition and offset of the replays.
-        after: The position of each stream after the chunk: the stream, and the fields of `Position`.
+        out: Places of the records that are neither accepted nor replays.
+        replays: Places of the replays.
+        after: Each stream with the fields of its `Position` after the chunk.
     """
 
     segments: pa.Table
@@ -87,35 +80,25 @@ class Decided:
     after: pa.Table
 
 
-def decide(
-    keys: pa.Table,
-    watermarks: Mapping[Stream, Ordinal],
-    rules: Rules,
-    *,
-    declared: Mapping[Stream, int] | None = None,
-    positions: Mapping[Stream, Position] | None = None,
-) -> Decided:
+def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapping[Stream, Position]) -> Decided:
     """Decide the records of a chunk.
 
-    Args:
-        keys: A row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem. Texts may be
-            dictionaries. Epoch and sequence are 0 or more, or null. `settled` is optional.
-        watermarks: The watermark of each stream that has one.
-        rules: The rules: each topic's `max_jump`, whether it is contiguous, and whether older epochs are compared.
-        declared: The declared epoch of each stream that has one. It replaces the epochs read from the records.
-        positions: The positions of streams that have records in an earlier chunk.
+    `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and `settled` if
+    known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those read from the
+    records. `positions` are those of streams with records in an earlier chunk.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
+    >>> from silver.state.watermarks import Watermarks
     >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
     >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
-    >>> found = decide(keys, {}, Rules(Source("header", "seq"))).segments
+    >>> found = decide(keys, Watermarks({}), Rules(Source("header", "seq")), {}).segments
     >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
     [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
     """
     rows = sort_keys(keys)
     streams = list(tuples_of(rows.streams, STREAM))
-    known = _known(streams, watermarks, positions or {})
+    known, declared = _known(streams, watermarks.ordinals, positions), watermarks.declared
     if declared:
         epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
         rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
@@ -125,7 +108,7 @@ def decide(
     max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
 
     is_first = starts_of(rows.stream)
-    is_replay = np.where(is_first, known.last_offset[rows.stream], before_of(rows.offset)) == rows.offset
+    is_replay = np.where(is_first, known["last_offset"][rows.stream], before_of(rows.offset)) == rows.offset
     kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
     counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
     stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
@@ -137,7 +120,9 @@ def decide(
     if rules.compares_epochs:
         kind[is_older] = _SUSPECT
 
-    last_epoch, last_sequence = _before_each(stream, epoch, sequence, known)
+    begins = starts_of(stream)
+    last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
+    last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
     is_same = epoch == last_epoch
     forward, backward = np.zeros((2, len(kind)), np.int64)
     forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
@@ -146,8 +131,10 @@ def decide(
     found = _Classified(rows, kind, forward, backward)
     goes_on = found.goes_on(is_first, known)
     is_start = is_first | ~goes_on
+    accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
+    by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
     return Decided(
-        pa.concat_tables([found.accepted(), found.blocks(is_start, goes_on)]),
+        pa.concat_tables([found.segments(accepted, by_epoch, goes_on), found.segments(others, is_start[others], goes_on)]),
         found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
         *found.suspects(is_start, is_older),
         found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
@@ -157,59 +144,36 @@ def decide(
 
 
 class Decision:
-    """The decision of a load, chunk by chunk.
+    """The decision of a load, chunk by chunk. Each partition's offsets come in order, in one chunk or in consecutive chunks.
 
-    Each partition comes in the order of its offsets, in one chunk or in consecutive chunks.
-
-    Attributes:
-        rules: The rules of the load.
-        continued: The partitions of the last chunk that had records in the previous chunk, with their last offset there.
+    `continued` has the partitions of the last chunk that had records in the previous chunk, with their last offset there.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.continued: dict[tuple[str, int], int] = {}
         self._positions: dict[Stream, Position] = {}
-        self._after: pa.Table | None = None
 
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
         """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
-        if (after := self._after) is not None:  # only its partitions may continue in this chunk
-            moved = dict(zip(tuples_of(after, STREAM), map(Position._make, tuples_of(after, Position._fields)), strict=True))
-            partitions = {stream[:2] for stream in moved}
-            self._positions = {stream: each for stream, each in self._positions.items() if stream[:2] in partitions} | moved
-        positions = self._positions
-        chunk = decide(keys, watermarks.ordinals, self.rules, declared=watermarks.declared, positions=positions)
-        here = {stream[:2] for stream in tuples_of(chunk.after, STREAM)} if positions else set()
-        ordered = sorted((each.last_offset, stream[:2]) for stream, each in positions.items())
-        self.continued = {place: last for last, place in ordered if place in here}
-        self._after = chunk.after
+        before = self._positions
+        chunk = decide(keys, watermarks, self.rules, before)
+        after = dict(
+            zip(tuples_of(chunk.after, STREAM), map(Position._make, tuples_of(chunk.after, Position._fields)), strict=True)
+        )
+        here = {stream[:2] for stream in after}  # only these partitions may continue in the next chunk
+        continuing = {stream: each for stream, each in before.items() if stream[:2] in here}
+        ordered = sorted((each.last_offset, stream[:2]) for stream, each in continuing.items())
+        self.continued = {place: last for last, place in ordered}
+        self._positions = continuing | after
         return chunk
-
-
-class _Known(NamedTuple):
-    """The fields of `Position` as columns: a value per stream."""
-
-    epoch: Numbers
-    sequence: Numbers
-    before_epoch: Numbers
-    before_sequence: Numbers
-    last_offset: Numbers
-    last_kind: Numbers
 
 
 class Rows(NamedTuple):
     """Records as columns, sorted by stream and offset; -1 for null.
 
-    Attributes:
-        streams: Topic, partition and producer of each stream, sorted.
-        stream: The number of each record's stream.
-        offset: Its offset.
-        epoch: Its epoch.
-        sequence: Its sequence.
-        problem: The number of its problem.
-        settled: The class that an earlier incarnation gives it, as an index of this module.
-        problems: The problems.
+    `stream` and `problem` are row numbers in `streams`, which is sorted, and `problems`. `settled` is the class that an earlier
+    incarnation gives the record, as an index of this module.
     """
 
     streams: pa.Table
@@ -223,14 +187,14 @@ class Rows(NamedTuple):
 
 
 def _classes(
-    stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known, max_step: NDArray[np.uint64]
+    stream: Numbers, epoch: Numbers, sequence: Numbers, known: Mapping[str, Numbers], max_step: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int8], Numbers, Numbers]:
     """Return the class of each counted record, and the highest accepted (epoch, sequence) before it, -1 if none."""
-    base_epoch, is_first = known.epoch[stream], starts_of(stream)
+    base_epoch, is_first = known["epoch"][stream], starts_of(stream)
     highest_epoch = np.maximum(_running_max(is_first, epoch), base_epoch)
     before_epoch = np.where(is_first, base_epoch, before_of(highest_epoch))
     starts = is_first | starts_of(highest_epoch)
-    base = np.where(highest_epoch == base_epoch, known.sequence[stream], NONE)
+    base = np.where(highest_epoch == base_epoch, known["sequence"][stream], NONE)
     in_epoch = np.where(epoch == highest_epoch, sequence, NONE)
     before = np.where(starts, base, before_of(np.maximum(_running_max(starts, in_epoch), base)))
     is_same = epoch == before_epoch
@@ -240,7 +204,7 @@ def _classes(
     for jumping in np.unique(stream[has_jumped]).tolist():
         first, end = np.searchsorted(stream, [jumping, jumping + 1])
         ordinals = zip(epoch[first:end].tolist(), sequence[first:end].tolist(), strict=True)
-        place, mark = slice(first, end), (int(known.epoch[jumping]), int(known.sequence[jumping]))
+        place, mark = slice(first, end), (int(known["epoch"][jumping]), int(known["sequence"][jumping]))
         classes = list(_one_by_one(ordinals, mark, int(max_step[jumping])))
         kind[place], before_epoch[place], before[place] = zip(*classes, strict=True)
     return kind, before_epoch, before
@@ -288,32 +252,14 @@ class _Classified(NamedTuple):
     forward: Numbers
     backward: Numbers
 
-    def accepted(self) -> pa.Table:
-        """Return one segment per stream and epoch, of its accepted records."""
-        those = np.flatnonzero(self.kind == _ACCEPTED)
-        starts = np.flatnonzero(starts_of(self.rows.stream[those], self.rows.epoch[those]))
-        lasts = lasts_of(starts, len(those))
-        jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
-        goes_on = np.zeros(len(starts), bool)
-        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps, goes_on=goes_on)
-
-    def goes_on(self, is_first: Flags, known: _Known) -> Flags:
+    def goes_on(self, is_first: Flags, known: Mapping[str, Numbers]) -> Flags:
         """Return for each record whether it continues the block of the previous record."""
         rows, kind = self.rows, self.kind
-        pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
+        pairs = ((known["last_kind"], kind), (known["before_epoch"], rows.epoch), (known["before_sequence"], rows.sequence))
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
         rises = ((kind == _SUSPECT) | (kind == _DUPLICATE)) & (rows.epoch == epoch) & (rows.sequence > sequence)
         found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
         return found
-
-    def blocks(self, is_start: Flags, goes_on: Flags) -> pa.Table:
-        """Return one segment per block of the other records."""
-        others = np.flatnonzero(self.kind != _ACCEPTED)
-        starts = np.flatnonzero(is_start[others])
-        lasts = lasts_of(starts, len(others))
-        jumps = (_sums(column[others], starts) for column in (self.forward, self.backward))
-        firsts = others[starts]
-        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps, goes_on=goes_on[firsts])
 
     def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
         """Return the sequences that accepted records skip. `highest` is the highest accepted sequence before each record."""
@@ -348,7 +294,7 @@ class _Classified(NamedTuple):
         numbers = {"epoch": rows.epoch[which], "sequence": rows.sequence[which], "offset": rows.offset[which]}
         return _with(rows.streams.take(pa.array(rows.stream[which])), numbers)
 
-    def after(self, counted: Numbers, known: _Known) -> pa.Table:
+    def after(self, counted: Numbers, known: Mapping[str, Numbers]) -> pa.Table:
         """Return the position of each stream after its last record."""
         rows = self.rows
         last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
@@ -356,13 +302,15 @@ class _Classified(NamedTuple):
         accepted = counted[self.kind[counted] == _ACCEPTED]
         for names, those in ((("epoch", "sequence"), accepted), (("before_epoch", "before_sequence"), counted)):
             for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
-                found[name] = getattr(known, name).copy()
+                found[name] = known[name].copy()
                 found[name][rows.stream[those]] = column[those]  # the last record of a stream is written last
         return _with(rows.streams, {name: found[name] for name in Position._fields})
 
-    def _segments(  # noqa: PLR0913 -- the columns that are not those of the first or last record
-        self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers, *, goes_on: Flags
-    ) -> pa.Table:
+    def segments(self, those: Numbers, starts: Flags, goes_on: Flags) -> pa.Table:
+        """Return a segment per group of some records. `starts` marks the first record of each group, among those."""
+        starting = np.flatnonzero(starts)
+        lasts = lasts_of(starting, len(those))
+        first, last = those[starting], those[lasts]
         rows, kind = self.rows, self.kind[first]
         is_unread = (kind == _REPLAY) | (rows.epoch[first] == NONE) | (rows.sequence[first] == NONE)
         reason = np.where(kind == _INVALID, rows.problem[first], NONE)
@@ -375,12 +323,12 @@ class _Classified(NamedTuple):
             "last_offset": rows.offset[last],
             "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
             "last_sequence": pa.array(rows.sequence[last], mask=is_unread),
-            "records": records,
-            "jumps_forward": forward,
-            "jumps_backward": backward,
+            "records": lasts - starting + 1,
+            "jumps_forward": _sums(self.forward[those], starting),
+            "jumps_backward": _sums(self.backward[those], starting),
             "content_sha256": pa.nulls(len(first)),
         }
-        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on))
+        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on[first]))
 
 
 def sort_keys(keys: pa.Table) -> Rows:
@@ -409,19 +357,13 @@ def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
     return nth[number], streams.take(pa.array(order))
 
 
-def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], positions: Mapping[Stream, Position]) -> _Known:
-    """Return the position of each stream: after an earlier chunk, otherwise its watermark."""
+def _known(
+    streams: list[Stream], watermarks: Mapping[Stream, Ordinal], positions: Mapping[Stream, Position]
+) -> dict[str, Numbers]:
+    """Return the fields of each stream's position as columns: after an earlier chunk, otherwise its watermark."""
     none = (NONE, NONE)
     found = [positions.get(stream) or Position(*(watermarks.get(stream, none) * 2)) for stream in streams]
-    return _Known(*np.array(found, np.int64).reshape(-1, len(Position._fields)).T)
-
-
-def _before_each(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
-    """Return the epoch and sequence of the record before each counted record."""
-    starts = starts_of(stream)
-    pairs = ((known.before_epoch, epoch), (known.before_sequence, sequence))
-    before, last = (np.where(starts, of_stream[stream], before_of(column)) for of_stream, column in pairs)
-    return before, last
+    return dict(zip(Position._fields, np.array(found, np.int64).reshape(-1, len(Position._fields)).T, strict=True))
 
 
 def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
@@ -434,7 +376,6 @@ def _sums(column: Numbers, starts: Numbers) -> Numbers:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a column that may be a dictionary."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

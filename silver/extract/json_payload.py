@@ -164,7 +164,6 @@ def _is_no_decimal(found: Column, kind: Type, text: Column) -> Column:
 
 
 def _is_no_moment(found: Column, kind: Type) -> Column:
-    """Whether a variant is not a timestamp that every reader holds."""
     type_, text = F.schema_of_variant(found), F.try_variant_get(found, "$", "string")
     is_moment = ~text.rlike(_TIME_ALONE) & ~is_far_out(text.try_cast(kind.name), kind)
     is_seconds = text.rlike(_SECONDS) if kind.name == "TIMESTAMP" else F.lit(False)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.extract import per_topic, prefix
-from lakehouse.settings import payload_schema
+from lakehouse.settings import formats, payload_schema
 from lakehouse.settings.payload_schema import CORRUPT
 from silver.extract import json_payload
 from silver.extract.json_payload import Check, has_bounds, is_far_out
@@ -26,9 +26,10 @@ from silver.extract.json_payload import Check, has_bounds, is_far_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.extract.written import Written
+    from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Payload, Rules
 
@@ -90,6 +91,25 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
         "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
     }
     return judged.withColumns(found).drop(per_topic.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
+
+
+def require_decoders(spark: SparkSession, rules: Rules) -> None:
+    """Raise a `ToolError` if the session or this Python cannot decode the values of the rules."""
+    for name in {each.written.format for each, _ in rules.per_topic if each.written is not None and each.written.has_types}:
+        formats.load(name).require(spark)
+
+
+def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules) -> Rules:
+    """Return the rules with the schema of every id that the records carry. Call it before values or their fields are read.
+
+    Reports `silver.schema_misfit` for a schema whose values cannot be decoded into the payload's fields. RegistryError if the
+    registry cannot be reached, does not know an id, or there are more than 256 ids that are not in `undecodable_ids`.
+    """
+    require_decoders(spark, rules)
+    if not any(each.needs_schemas for each, _ in rules.per_topic):
+        return rules
+    prepared: Rules = formats.load("registry").prepare(run, records, rules)
+    return prepared
 
 
 def _refused(each: _Kind) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, replace
 from functools import reduce
 from itertools import islice
 from operator import and_, itemgetter
@@ -28,7 +28,6 @@ from lakehouse.contracts.silver import (
     Stream,
     stream_of,
 )
-from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
@@ -36,7 +35,8 @@ from lakehouse.run.findings import Trip
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract import one_record
-from silver.model import tuples_of
+from silver.model import TopicLimits, tuples_of
+from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -70,35 +70,20 @@ _MEND = {
 }
 
 
+Shares = TopicLimits[float]
+"""The largest quarantined shares allowed, 0 to 1: of single topics, and of all others together."""
+
+
 class _Limit(NamedTuple):
     share: float
-    topic: str | None
+    section: str
 
     @property
     def expected(self) -> str:
-        section = "policies" if self.topic is None else f"policies.topics.{self.topic}"
-        return f"a share of at most {self.share:g} ({section}.max_quarantined_share)"
+        return f"a share of at most {self.share:g} ({self.section}.max_quarantined_share)"
 
     def is_passed(self, kept_out: int, records: int) -> bool:
         return kept_out >= _FEWEST and kept_out > self.share * records
-
-
-@dataclass(frozen=True)
-class Shares:
-    """The largest quarantined shares allowed, 0 to 1: of single topics, and of all others together."""
-
-    others: float = 1
-    topics: Mapping[str, float] = field(default_factory=dict)
-
-    def limit(self, topic: str) -> _Limit:
-        """The limit for a topic, in any incarnation."""
-        plain = plain_topic(topic)
-        return _Limit(self.topics[plain], plain) if plain in self.topics else _Limit(self.others, None)
-
-
-def trips(load_seq: int, ledger: Sequence[Mapping[str, Any]], shares: Shares) -> list[Trip]:
-    """List the reasons to open the breaker: too large a quarantined share, or a stream with only old sequences."""
-    return _shown([trip for trip, _ in _opening(load_seq, ledger, shares)])
 
 
 def _shown(found: list[Trip]) -> list[Trip]:
@@ -108,9 +93,12 @@ def _shown(found: list[Trip]) -> list[Trip]:
     return [*found[:_MOST_NAMED], more]
 
 
-def _opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
-    """List the trips, each with the ledger's rows of the streams that cause it."""
-    limits = {topic: shares.limit(topic) for topic in {row["topic"] for row in ledger}}
+def opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
+    """List the reasons to open the breaker: too large a quarantined share, or a stream with only old sequences.
+
+    Each has the ledger's rows of the streams that cause it.
+    """
+    limits = {topic: _Limit(*shares.of(topic)) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
         parts[limits[row["topic"]]].append(row)
@@ -118,7 +106,8 @@ def _opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _
     for limit, rows in parts.items():
         count = _counts(rows)
         if limit.is_passed(_kept_out(count), count["records"]):
-            topics = f"topic {limit.topic}" if limit.topic is not None else "the topics without a share of their own"
+            _, of_topic, topic = limit.section.partition("policies.topics.")
+            topics = f"topic {topic}" if of_topic else "the topics without a share of their own"
             where = f"load {load_seq}, {topics}" if len(parts) > 1 else f"load {load_seq}"
             observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
             found.append((Trip("Too much of the load would go into quarantine.", where, observed, limit.expected), rows))
@@ -152,7 +141,8 @@ def judged(planned: Plan) -> _Rows:
 def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
     """Whether a stream's own quarantined share is above its limit."""
     counts = _counts([row])
-    return _kept_out(counts) > shares.limit(row["topic"]).share * counts["records"]
+    share, _ = shares.of(row["topic"])
+    return _kept_out(counts) > share * counts["records"]
 
 
 def trip_of(opened: BreakerOpenError) -> Trip:
@@ -162,9 +152,9 @@ def trip_of(opened: BreakerOpenError) -> Trip:
 
 def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
     """List the trips for a plan and their causes, with an example if most records are invalid."""
-    opening = _opening(planned.load_seq, judged(planned), shares)
-    causes = _causes(planned.rejects, opening) if opening else Counter[Cause]()
-    found = _shown([trip for trip, _ in opening])
+    trips = opening(planned.load_seq, judged(planned), shares)
+    causes = _causes(planned.rejects, trips) if trips else Counter[Cause]()
+    found = _shown([trip for trip, _ in trips])
     invalid = [cause for cause in causes if cause.kind == INVALID]
     if 2 * sum(causes[cause] for cause in invalid) > causes.total():
         example = _example(spark, run, planned, invalid[0])
@@ -180,8 +170,8 @@ class Cause(NamedTuple):
     reason: str | None
 
 
-def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Counter[Cause]:
-    streams = {stream_of(row) for _, rows in opening for row in rows}
+def _causes(rejects: pa.Table, trips: Collection[tuple[Trip, _Rows]]) -> Counter[Cause]:
+    streams = {stream_of(row) for _, rows in trips for row in rows}
     counted = Counter[Cause]()
     summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
     for topic, partition, producer, kind, reason, records in tuples_of(summed, summed.column_names):
@@ -226,8 +216,7 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     row = planned.rejects.filter(is_of_cause).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
     is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
-    bronze = run.table(BRONZE_RECORDS)
-    records = tables.read(spark, bronze, version=tables.version(spark, bronze)).where(is_there)
+    records = latest_bronze(spark, run).where(is_there)
     headers = F.transform("headers", lambda header: header["key"])
     fields = F.json_object_keys(F.col("value").cast("string"))
     value = F.when(F.octet_length("value") <= _MOST_BYTES, F.col("value"))

@@ -21,6 +21,7 @@ from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
 from silver.state.ledger import Arrivals
 from silver.state.plan import BronzeRange, Partition
+from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,9 +85,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
-        records = tables.read(spark, bronze, version=tables.version(spark, bronze))
-        spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
-        return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
+        return within(latest_bronze(spark, run), bronze_range)
     if (few := _few(bronze, bronze_range)) is not None:
         return frames.of_arrow(spark, few).coalesce(1)  # written as one file on any number of cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)
@@ -98,6 +97,12 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         for topic, first, last, up_to in decided_places(bronze_range.above)
     ]
     return records.where(~any_of(decided)) if decided else records
+
+
+def within(records: DataFrame, by_offset: BronzeRange) -> DataFrame:
+    """Return Bronze's records at the offsets of a range by offset."""
+    spans = [(each, by_offset.above.get(each, -1), last) for each, last in (by_offset.up_to or {}).items()]
+    return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
 
 
 def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
@@ -115,7 +120,6 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
 def _few(
     bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: small_tables.Limits | None = None
 ) -> pa.Table | None:
-    """Return the undecided records if they are few and in a local folder."""
     decided = _decided_boxes(bronze_range)
     rows = small_tables.few(bronze, columns, decided, version=bronze_range.to_version, is_outside=True, limits=limits)
     if rows is None or bronze_range.topics is None:

@@ -2,10 +2,9 @@
 
 The new loads are numbered above every number in any table, because Delta remembers the transactions of removed rows.
 
-3. claim:   append the ledger's rows: the shadow's loads, then the cutover's own, one per stream with the watermark it will
-            have. From here on any run can finish it. Then block all earlier claims: `lakehouse.protocol.cutover_fence`.
-4. silver:  remove the rows of rolled-back loads; add the shadow's. 5. rejects: the same. Rejects settled by a rolled-back load
-become held again. Then remove those loads from the ledger. 6. advance: overwrite the watermarks with the cutover's rows, last.
+The claim has the ledger's rows of the shadow's loads, then the cutover's own, one per stream with the watermark it will have.
+It first blocks all earlier claims (`lakehouse.protocol.cutover_fence`), then removes the rolled-back loads from records,
+rejects and ledger, or overwrites records and rejects with the shadow's. The watermarks come last.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
 )
 from silver.state import ledger
-from silver.state.claim import shared_columns, try_claim
-from silver.state.ledger import load_of
-from silver.state.watermarks import Watermarks
+from silver.state.ledger import load_of, shared_columns, try_claim
+from silver.state.watermarks import Watermarks, last_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +59,7 @@ def highest_load(spark: SparkSession, run: Run) -> int:
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
     """Return the watermarks after a load, from the rows of `silver_loads`, without retired streams."""
-    names = [*STREAM, "kind", *dict.fromkeys(WATERMARK_IN_LOADS.values())]
-    last = F.max_by(F.struct(*names), "load_seq").alias("last")
-    rows = loads.where(F.col("load_seq") <= load_seq).groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
+    rows = last_rows(loads.where(F.col("load_seq") <= load_seq))
     return Watermarks({}).after(row for row in rows if not is_retired(row))
 
 
@@ -78,14 +74,11 @@ def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
     first_free: int,
     before: DataFrame | None = None,
 ) -> int:
-    """Step 3. Claim a cutover under the first free load number and return that number; commits to silver_loads.
+    """Claim a cutover under the first free load number and return that number; commits to silver_loads.
 
     A restore rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover, made
     with `rules`; `pinned` is an empty range at their Bronze version; `before` are a shadow's rows of `silver_loads`.
-
-    Raises:
-        AnotherWriterError: Another run claimed the same load first.
-        TableStateError: The ledger accepts none of the next numbers.
+    AnotherWriterError if another run claimed the same load first.
     """
     loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
@@ -118,11 +111,9 @@ def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
 
 
 def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover) -> None:
-    """Steps 4 to 6. Apply a claim; a repeat is safe. Commits to all of Silver's tables.
+    """Apply a claim; a repeat is safe. Commits to all of Silver's tables.
 
-    Raises:
-        AnotherWriterError: Another run is finishing the same cutover.
-        TableStateError: The shadow is gone.
+    AnotherWriterError if another run is finishing the same cutover, TableStateError if the shadow is gone.
     """
     loads = run.table(SILVER_LOADS)
     is_erase = F.col("kind") == ERASE

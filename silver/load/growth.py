@@ -1,8 +1,4 @@
-"""Determines whether a load compares the records of a grown topic across partitions, and up to which sequence.
-
-Loads compare all sequences until one has decided every record read before the producers knew the new partitions. The next load
-sets the mark to the topic's highest watermark. Claims store both, so a repeated load compares the same. Rule: docs/rule.md.
-"""
+"""Determines whether a load compares the records of a grown topic across partitions, and up to which sequence: docs/rule.md."""
 
 from __future__ import annotations
 
@@ -34,15 +30,10 @@ _NOTHING = (0, -1)
 
 
 def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:
-    """Return the rules of the next load.
+    """Return the rules of the next load, from those of the config.
 
-    Args:
-        spark: The session.
-        run: The run.
-        rules: The rules of the config. Their `grown` has the number of partitions and the configured numbering, if any.
-            `is_last` says whether Bronze has read all records from before the producers knew the new partitions.
-        recovered: The state after the last load.
-        pinned: The load's Bronze range. The rules' topics were read after it was pinned.
+    Their `grown` must be read after the range was pinned. It has the number of partitions and the configured numbering, if any.
+    `is_last` says whether Bronze has read all records from before the producers knew the new partitions.
     """
     kept = rules.keeping(recovered.rules)
     before = dict(kept.grown)
@@ -82,11 +73,7 @@ def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:
 
 
 def _numbering(spark: SparkSession, run: Run, rules: Rules, topic: str, watermarks: Watermarks) -> Numbering | None:
-    """Infer the numbering of a topic from its records in Silver; None if they are not conclusive.
-
-    Looks up the highest sequences of a partition in the others. If one occurs there, sequences repeat. If only others of their
-    range occur, they do not repeat. If none occurs, a topic with a producer counts as numbered per topic.
-    """
+    """Infer the numbering of a topic from its records in Silver, as docs/rule.md says; None if they are not conclusive."""
     own = rules.of_topic(topic)
     if own.sequence.form == "offset":
         return "per_partition"

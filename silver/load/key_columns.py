@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import TOMBSTONE
 from lakehouse.spark.interval_join import any_of, at
-from silver.extract.columns import narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,17 +38,12 @@ class _Part(NamedTuple):
     records: int
 
 
-def of_records(records: DataFrame, rules: Rules, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
-    """Read the key columns of Bronze's records as tables of at most `most` rows, texts as dictionaries.
+def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
+    """Read key columns, see `silver.extract.columns.narrow`, as tables of at most `most` rows, texts as dictionaries.
 
     Yields one unsorted table if all rows fit. Otherwise sorted by topic and partition, each with whole partitions or
     consecutive offsets of one. All copies of an offset are in the same table. `counted` bounds the number of records.
     """
-    yield from in_chunks(narrow(records, rules), most, counted=counted)
-
-
-def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
-    """Read narrow rows, with topic, partition and offset, as `of_records` does."""
     if counted is not None and counted <= most:
         yield _read(rows)
         return

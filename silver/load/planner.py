@@ -13,15 +13,15 @@ from lakehouse.contracts.silver import stream_of
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.spark import bitmaps
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver import model
 from silver.columns import on_disk, share
 from silver.decide import decision
 from silver.decide.kernel import Decision
-from silver.extract.columns import NARROW, are_current, keys_are_current, sequenced
-from silver.extract.schemas import with_schemas
+from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
+from silver.extract.payload import with_schemas
 from silver.load import bronze_range, growth, key_columns
-from silver.model import Limits, rows_of, streams_of
+from silver.model import rows_of, streams_of
 from silver.state import ledger
-from silver.state.claim import shared_columns
 from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from silver.state.plan import BronzeRange
     from silver.state.streams import StreamLimits
 
-_LIMITS = Limits()
-
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
     spark: SparkSession,
@@ -55,18 +53,15 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     *,
     current: Callable[[Rules], Rules] | None = None,
     most: int | None = None,
-    limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin Bronze's new versions, and decide their records. None if there are none.
 
     `current` adds the rules that tables store. It runs after Bronze is pinned, so that it finds the numbering of every
     incarnation in the range. If Bronze gained more than `most` records, the load takes the first commits, and more of them
-    if no record belongs to the rules' topics. `limits` and `prefetch` affect only the cost.
+    if no record belongs to the rules' topics. `prefetch` affects only the cost.
 
-    Raises:
-        BreakerOpenError: A topic has more new streams than the limits allow.
-        ConservationError: The classes do not add up to what Bronze holds.
+    BreakerOpenError if a topic has more new streams than the limits allow, ConservationError if the classes do not add up.
     """
     watermarks = recovered.watermarks
     above = watermarks.last_offsets
@@ -76,16 +71,16 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         return None
     pinned_rules = current(rules) if current is not None else rules
     pinned_rules = growth.at_plan(spark, run, pinned_rules, recovered, pinned)
-    claim = shared_columns(run, pinned_rules, pinned, load_seq=watermarks.load_seq + 1)
+    claim = ledger.shared_columns(run, pinned_rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
     streams = Streams(spark, run, watermarks, stream_limits)
-    planned = plan_range(spark, run, pinned_rules, streams=streams, pinned=pinned, claim=claim, limits=limits)
+    planned = plan_range(spark, run, pinned_rules, streams=streams, pinned=pinned, claim=claim)
     if planned.ledger:
         return planned
     if most is None or not pinned.is_cut:
         return None
-    return plan(spark, run, rules, recovered, stream_limits, current=current, most=2 * most, limits=limits, prefetch=prefetch)
+    return plan(spark, run, rules, recovered, stream_limits, current=current, most=2 * most, prefetch=prefetch)
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
@@ -103,16 +98,12 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     streams: Streams,
     pinned: BronzeRange,
     claim: Mapping[str, Any],
-    limits: Limits = _LIMITS,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
-    Raises:
-        BreakerOpenError: A topic has more new streams than the limits allow.
-        ConservationError: The classes do not add up to what Bronze holds.
-        RegistryError: The schema registry does not return the schema of some values.
+    Raises as `plan`, and RegistryError if the schema registry does not return the schema of some values.
     """
-    stored = bronze_range.stored_keys(run, pinned, limits.records)
+    stored = bronze_range.stored_keys(run, pinned, model.LIMITS.records)
     if stored is None:
         is_current = are_current(bronze_range.read(spark, run, pinned), rules)
     else:
@@ -121,39 +112,49 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
 
-    is_whole = pinned.counted is not None and pinned.counted <= limits.records
+    is_whole = pinned.counted is not None and pinned.counted <= model.LIMITS.records
 
     def resolve_streams(chunk: pa.Table) -> Watermarks:
-        named = set(streams_of(chunk)) if chunk["producer"].null_count < len(chunk) else set()
+        named = set(streams_of(chunk))
         streams.look_up(named, [*rules.continues, *((topic, (topic,)) for topic in rules.compared)])
         return streams.resolve(named, is_whole=is_whole)
 
     def known_records() -> KnownRecords:
-        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks)
+        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks, rules)
 
-    chunks = _read_key_columns(pinned, records, stored, rules, limits)
-    load_seq, resolve, known = claim["load_seq"], resolve_streams, known_records
-    found = classify(spark, chunks, records, rules, load_seq=load_seq, resolve=resolve, known=known, limits=limits)
-    return _summarise(spark, run, pinned, rules, found, watermarks=streams.watermarks, claim=claim)
+    chunks = _read_key_columns(pinned, records, stored, rules)
+    found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
+    summed = list(decision.summary(found.segments))
+    decided_records = Counter[Partition]()
+    for segment in summed:
+        decided_records[segment.stream[:2]] += segment.records
+    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
+    loads = ledger.stream_loads(summed, arrivals, streams.watermarks)
+    for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
+        skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
+        loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
+    return Plan(
+        load_seq=claim["load_seq"],
+        rules=rules,
+        watermarks=streams.watermarks,
+        range=pinned,
+        ledger=ledger.rows(loads, streams.watermarks, claim, rules),
+        rejects=found.rejects,
+        counts_replays=counts_replays,
+        **found.offsets,
+    )
 
 
-def _read_key_columns(
-    pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules, limits: Limits
-) -> Iterable[pa.Table]:
-    """Step 1. Take the key columns that Bronze stores if they are current; otherwise extract them."""
+def _read_key_columns(pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules) -> Iterable[pa.Table]:
     if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
         return [stored.select(list(NARROW))]
-    return key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
+    return key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
 
 
 class Found(NamedTuple):
-    """Decided records.
+    """Decided records: `segments` as `decision.summed`, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
 
-    Attributes:
-        segments: Their segments as `silver.decide.decision.summed`: one for each stream, epoch and class.
-        gaps: The gaps of contiguous topics, see `silver.decide.kernel.Decided`.
-        rejects: The records kept out of Silver, as rows of `silver_rejects`.
-        offsets: Offsets as in `silver.state.plan.Plan`: `out`, `late` and `replayed`, each only if not empty.
+    `offsets` has `out`, `late` and `replayed` of `silver.state.plan.Plan`, each only if not empty.
     """
 
     segments: pa.Table
@@ -163,7 +164,6 @@ class Found(NamedTuple):
 
 
 def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
-    spark: SparkSession,
     chunks: Iterable[pa.Table],
     records: DataFrame,
     rules: Rules,
@@ -171,34 +171,22 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     load_seq: int,
     resolve: Callable[[pa.Table], Watermarks],
     known: Callable[[], KnownRecords],
-    limits: Limits = _LIMITS,
 ) -> Found:
-    """Step 2. Assign each record its class, suspects included, chunk by chunk.
+    """Assign each record its class, suspects included, chunk by chunk.
 
-    After each chunk the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
-
-    Args:
-        spark: The session.
-        chunks: The records' key columns, see `silver.load.key_columns`.
-        records: The records, with all columns; read only if there are suspects.
-        rules: The rules.
-        load_seq: The load's number.
-        resolve: Returns the watermarks for a chunk.
-        known: Returns the records that suspects are compared with; called only if there are suspects.
-        limits: How many suspects are compared at a time.
+    After each chunk of key columns the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
+    `resolve` returns the watermarks for a chunk. `records` are read, and `known` is called, only if there are suspects.
     """
     decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
 
-    # A stream with a declared epoch always has a row here, see `silver.requests.watermark_changes`.
+    # A stream with a declared epoch always has a row here, see `silver.requests.planner`.
     def extracted() -> DataFrame:
-        return comparable(watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences)), rules)
-
-    def comparable_known() -> KnownRecords:
-        return replace(known(), comparable=lambda rows: comparable(rows, rules))
+        in_epochs = watermarks.in_declared_epochs(records.sparkSession, sequenced(records, rules.of_sequences))
+        return comparable(in_epochs, rules)
 
     compared = comparable(records, rules)
-    suspects = Suspects(compared, extracted, comparable_known, limits)
-    moved = Moved(compared, extracted, comparable_known, rules, load_seq=load_seq, limits=limits)
+    suspects = Suspects(compared, extracted, known)
+    moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
     summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(key_columns.with_tombstones(chunk, rules) for chunk in chunks):
@@ -218,38 +206,6 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     rejects.append(decision.rejects(whole.rest, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
     return Found(decision.summed(pa.concat_tables(summed)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
-
-
-def _summarise(  # noqa: PLR0913 -- it is a step of `plan_range`
-    spark: SparkSession,
-    run: Run,
-    pinned: BronzeRange,
-    rules: Rules,
-    found: Found,
-    *,
-    watermarks: Watermarks,
-    claim: Mapping[str, Any],
-) -> Plan:
-    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is missing."""
-    summed = list(decision.summary(found.segments))
-    decided_records = Counter[Partition]()
-    for segment in summed:
-        decided_records[segment.stream[:2]] += segment.records
-    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
-    loads = ledger.stream_loads(summed, arrivals, watermarks)
-    for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
-        skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
-        loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
-    return Plan(
-        load_seq=claim["load_seq"],
-        rules=rules,
-        watermarks=watermarks,
-        range=pinned,
-        ledger=ledger.rows(loads, watermarks, claim, rules),
-        rejects=found.rejects,
-        counts_replays=counts_replays,
-        **found.offsets,
-    )
 
 
 def replan_range(  # noqa: PLR0913 -- as `plan_range`

@@ -18,7 +18,7 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.model import tuples_of
 from silver.state import watermarks
-from silver.state.claim import open_cutover
+from silver.state.ledger import open_cutover
 from silver.state.request import Request
 from silver.state.tables import rules_of
 
@@ -44,12 +44,9 @@ WAY_OUT = (
 
 @dataclass(frozen=True)
 class Recovered:
-    """The state after the last run.
+    """The state after the last run: `last` has the columns `_LAST` of the last finished load's ledger rows.
 
-    Attributes:
-        last: The columns `_LAST` of the ledger's rows of the last finished load; empty before the first.
-        open_claim: The ledger's rows of a claimed, unfinished load, or None. For a cutover `watermarks` is unchecked, and
-            `last` is empty.
+    `open_claim` are the rows of a claimed, unfinished load, or None. For a cutover `watermarks` is unchecked, and `last` empty.
     """
 
     watermarks: Watermarks
@@ -81,9 +78,8 @@ class Recovered:
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
     """Step 1. Read where the last run stopped. A table that does not exist counts as one without rows.
 
-    Raises:
-        TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
-        RulesChangedError: The watermarks were made with other extractors.
+    TableStateError if watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
+    RulesChangedError if the watermarks were made with other extractors.
     """
     known = watermarks.read(spark, run)
     try:
@@ -134,9 +130,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}
-    # Before the first load the table's statistics say that it is empty.
-    is_read = finished or small_tables.highest(spark, table, "load_seq")
-    if is_read and (rows := tables.found(spark, table)) is not None:
+    if (rows := tables.found(spark, table)) is not None:
         silver = rows.where(F.col("load_seq") >= max(finished, 1))
         observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     if observed.get(finished + 1, 0) == 0:

@@ -1,15 +1,7 @@
 """A load of Silver, exactly once over several tables.
 
-Delta commits one table at a time. So a load is first claimed in the ledger, the write-ahead log. The claim pins all inputs of
-the load, so that any run can repeat the steps:
-
-1. recover: read the watermark table once; its last finished load is n. If n+1 is already claimed, continue at step 4. 2. plan:
-pin the Bronze range of load n+1 and decide it. 3. claim:   append the ledger's rows, with the load's transaction id; read the
-claim back. 4. silver:  append the accepted records, with the load's transaction id. 5. rejects: append the records kept out,
-with the load's transaction id. 6. advance: MERGE the watermark rows, last.
-
-An operator's request is a load too: step 4 appends released records, and step 5 marks settled rejects. An erasure runs after
-step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
+The six steps, and why a retry is safe: docs/rule.md. An operator's request is a load too: step 4 appends released records,
+and step 5 marks settled rejects. An erasure runs after step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -30,12 +22,11 @@ from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER
 from silver.load import breaker, bronze_range, copy, cutover, growth, recover
 from silver.load.planner import plan, replan_range
 from silver.load.recover import AFTER, WAY_OUT
-from silver.model import Limits
 from silver.requests import erase_key, planner, quarantine
 from silver.rules import Rules
 from silver.state import ledger, watermarks
-from silver.state.claim import SHARED, try_claim
-from silver.state.tables import records_contract
+from silver.state.ledger import SHARED, try_claim
+from silver.state.tables import latest_bronze, records_contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +39,7 @@ if TYPE_CHECKING:
     from silver.state.streams import StreamLimits
 
 
-_LIMITS, _SHARES = Limits(), breaker.Shares()
+_SHARES = breaker.Shares(1)
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
@@ -76,27 +67,19 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     shares: breaker.Shares = _SHARES,
     stream_limits: StreamLimits | None = None,
     max_records: int | None = None,
-    limits: Limits = _LIMITS,
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze has no new versions.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
-    holds more than `max_records`, it takes the first commits. For `current` see `plan`. `limits` changes only the cost.
+    holds more than `max_records`, it takes the first commits. For `current` see `plan`.
 
-    Raises:
-        TableStateError: The tables contradict each other.
-        RulesChangedError: The watermarks were made with other extractors.
-        AnotherWriterError: Another run claimed the same load first.
-        ConservationError: The classes do not add up.
-        BreakerOpenError: The breaker opened, or a topic has more new streams than allowed.
+    Raises as `recover`, `plan`, `breaker.require_closed`, `claim` and `apply_claim`.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with tables.prefetch_snapshots(spark) as prefetch:
-        planned = plan(
-            spark, run, rules, recovered, stream_limits, current=current, most=max_records, limits=limits, prefetch=prefetch
-        )
+        planned = plan(spark, run, rules, recovered, stream_limits, current=current, most=max_records, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None
@@ -177,15 +160,14 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
-    """Read Bronze's current version: an offset's bytes never change, and the version that added it may be vacuumed."""
-    bronze = run.table(BRONZE_RECORDS)
-    rows = copy.released(spark, run, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
+    """Return the records to release; TableStateError if Bronze lacks one."""
+    rows = copy.released(spark, run, latest_bronze(spark, run), planned)
     place = ["topic", "partition", "offset"]
     counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
     if counted[1] != planned.settled.num_rows:
         raise TableStateError(
             "Bronze lacks records that are to be released.",
-            where=str(bronze),
+            where=str(run.table(BRONZE_RECORDS)),
             observed=f"{counted[1]} of the records",
             expected=f"{planned.settled.num_rows}, as silver_rejects names them",
             next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "

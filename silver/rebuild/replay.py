@@ -18,7 +18,7 @@ from silver.load import planner as planning
 from silver.load import steps as load
 from silver.requests import planner
 from silver.state import plan
-from silver.state.claim import shared_columns
+from silver.state.ledger import shared_columns
 from silver.state.plan import BronzeRange
 from silver.state.request import Request
 from silver.state.watermarks import Watermarks
@@ -51,10 +51,8 @@ class Step(NamedTuple):
 class Replayed:
     """The result of a replay: the number of loads in the shadow, and the state after the last of them.
 
-    Attributes:
-        repeated: The number of repeated requests; `not_repeated` lists the others with the reason.
-        erasures: The plans of the repeated erasures, which did not change Bronze.
-        reached: The shadow's last load after each replayed load of the ledger.
+    `repeated` counts the repeated requests; `not_repeated` lists the others with the reason. `erasures` are the plans of the
+    repeated erasures, which did not change Bronze. `reached` has the shadow's last load after each replayed load of the ledger.
     """
 
     loads: int = 0
@@ -100,11 +98,7 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
 
 
 def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]) -> Replayed:
-    """Run the steps over the shadow's empty tables; commits to them as any load does.
-
-    Raises:
-        ConservationError: The classes do not add up to what Bronze holds.
-    """
+    """Run the steps over the shadow's empty tables; commits to them, and raises, as any load does."""
     done = Replayed()
     for step in found:
         planned = (_plan_records if step.request is None else _plan_request)(spark, shadow, rules, done, step)

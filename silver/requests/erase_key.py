@@ -1,8 +1,7 @@
 """Erasure: removes key, value and headers of a key's records from every table of Bronze and Silver, as a separate load.
 
-Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. Old
-versions hold the bytes until VACUUM; `pipelines.operate.erasure` proves that they are gone. A repeat finds the same records, by
-the key's hash or by the number of the load that erased them.
+Rows stay; their contents are removed. Bronze keeps the extracted values, so a new decision gives the same result. A repeat
+finds the same records, by the key's hash or by the number of the load that erased them.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM, stream_of
-from lakehouse.delta import maintenance, tables
+from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
+from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.interval_join import at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
-from silver.extract.schemas import with_schemas
+from silver.extract.payload import with_schemas
 from silver.model import REJECT, streams_of
-from silver.requests.quarantine import Choice
+from silver.requests.quarantine import Choice, waiting
 from silver.state.ledger import load_of
+from silver.state.tables import latest_bronze
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
@@ -57,21 +56,16 @@ def has_key(erase: Erase) -> Column:
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
     """Return Bronze's decided records of the key, or erased by this load, with `up_to_offset` of their partition."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
-    decided = {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
-    last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided.items()]
+    decided = ((place, last) for place, last in watermarks.last_offsets.items() if erase.is_of(place[0]))
+    last_of = [F.when(F.expr(at(*place, "TRUE")), F.lit(last).cast("bigint")) for place, last in decided]
     up_to = F.coalesce(*last_of, F.lit(None).cast("bigint"))
-    if not decided:
-        return bronze.where(F.lit(False)).withColumn("up_to_offset", up_to)
-    is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
-    return bronze.where(is_meant & is_decided).withColumn("up_to_offset", up_to)
+    return bronze.withColumn("up_to_offset", up_to).where(is_meant & (F.col("offset") <= F.col("up_to_offset")))
 
 
 def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
     """Choose the records that wait in quarantine: the erasure discards them."""
-    waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
-    waiting = waiting.where(F.col("class").isin(*QUARANTINED))
     places = meant.select("topic", "partition", F.col("offset").alias("first_offset")).distinct()
-    found = waiting.join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
+    found = waiting(rejects, load_seq).join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
     return Choice(found.select(*REJECT.names).toArrow().cast(REJECT))
 
 
@@ -99,14 +93,11 @@ def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
 def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     """Erase the records, in Bronze last because they are found there; not in a shadow's Bronze, see `erase_in_bronze`.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE.
-
-    Raises:
-        AnotherWriterError: Another run wrote to the same place at the same time.
-        UndoneError: A restore or rebuild has rolled back the load.
+    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE. AnotherWriterError if another run
+    wrote to the same place, UndoneError if a restore or rebuild has rolled back the load.
     """
     load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
-    meant = _in_current_bronze(spark, run, plan, request)
+    meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
     places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
     places = cutover_fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
@@ -123,18 +114,13 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
     """Erase the records in Bronze, the last step of an erasure. Commits to bronze_records."""
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
-    whole = _in_current_bronze(spark, run, plan, request).where(F.col("erased").isNull())
+    meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
+    whole = meant.where(F.col("erased").isNull())
     left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
     cutover_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
-
-
-def _in_current_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> DataFrame:
-    bronze = run.table(BRONZE_RECORDS)
-    whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
-    return records(whole, request, plan.watermarks, plan.load_seq)
 
 
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
@@ -168,24 +154,20 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
 
     If no row is left to change, only sets the property again, in case an earlier attempt died before that.
     """
+    kept_on = {_APPEND_ONLY: BRONZE.properties[_APPEND_ONLY]}
     if left.limit(1).count() == 0:
-        if maintenance.state(spark, table).properties.get(_APPEND_ONLY) != BRONZE.properties[_APPEND_ONLY]:
-            _set_append_only(spark, table, is_on=True)
+        if tables.properties(spark, table).get(_APPEND_ONLY) != kept_on[_APPEND_ONLY]:
+            tables.set_properties(spark, table, kept_on)
         return
     kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
     is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
     named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
     emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
-    _set_append_only(spark, table, is_on=False)
+    tables.set_properties(spark, table, {_APPEND_ONLY: "false"})
     try:
         _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     finally:  # even if a restore has rolled back the erasure meanwhile, because no run would then repeat it
-        _set_append_only(spark, table, is_on=True)
-
-
-def _set_append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
-    value = BRONZE.properties[_APPEND_ONLY] if is_on else "false"
-    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_APPEND_ONLY}' = {sql_text(value)})", table)
+        tables.set_properties(spark, table, kept_on)
 
 
 def _update(  # noqa: PLR0913 -- the parts of the statement

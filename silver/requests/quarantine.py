@@ -11,7 +11,7 @@ next published range, see `gold.publish`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,13 +43,13 @@ from silver.suspects import moved, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
     from silver.rules import Rules
     from silver.state.plan import Plan
-    from silver.state.request import RecordFilter, Request
+    from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
 _SETTLED = "tidemark_settled"
@@ -92,36 +92,39 @@ def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: in
 
 
 def _held_in_silver(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
-    rows = before_load(spark, run, REJECTS, load_seq)
-    rows = rows.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
-    rows = rows.where(F.col("class").isin(*QUARANTINED))
-    for name, value in _asked(request.wanted).items():
-        rows = rows.where(F.col("first_offset" if name == "offset" else name) == F.lit(value))
-    if request.wanted is not None and request.wanted.kind is not None:
-        rows = rows.where(F.col("class") == request.wanted.kind)
+    rows = waiting(before_load(spark, run, REJECTS, load_seq), load_seq)
+    for name, value in _asked(request, kind="class", offset="first_offset").items():
+        rows = rows.where(F.col(name) == F.lit(value))
     if request.up_to_load_seq is not None:
         rows = rows.where(F.col("load_seq") <= request.up_to_load_seq)
     return rows.select(*REJECT.names).toArrow().cast(REJECT)
 
 
+def waiting(rejects: DataFrame, load_seq: int) -> DataFrame:
+    """Return the records that wait in quarantine, with those that this load settles: its repeat chooses the same."""
+    is_waiting = (F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq)
+    return rejects.where(is_waiting & F.col("class").isin(*QUARANTINED))
+
+
 def _held_in_gold(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
-    wanted, up_to = request.wanted, request.published_to
-    is_meant = up_to is not None and (wanted is None or wanted.kind in (None, UNMET))
+    asked, up_to = _asked(request), request.published_to
+    is_meant = up_to is not None and asked.pop("kind", UNMET) == UNMET
     if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: the gate audits its records again
         return ROW.empty_table()
     rows = [
         row
         for row in gold_rejects.standing(spark, run, up_to=up_to)
         if (row["state"] == HELD or row["settled_load_seq"] == load_seq)
-        and _asked(wanted).items() <= row.items()
+        and asked.items() <= row.items()
         and (request.up_to_load_seq is None or row["load_seq"] <= request.up_to_load_seq)
     ]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), ROW)
 
 
-def _asked(wanted: RecordFilter | None) -> dict[str, object]:
-    named = {name: getattr(wanted, name, None) for name in ("topic", "partition", "offset", "producer")}
-    return {name: value for name, value in named.items() if value is not None}
+def _asked(request: Request, **columns: str) -> dict[str, object]:
+    """Return the values that a request names, days aside, by column; `columns` are those with another name."""
+    named = asdict(request.wanted) if request.wanted else {}
+    return {columns.get(name, name): value for name, value in named.items() if value is not None and name != "days"}
 
 
 def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
@@ -158,11 +161,8 @@ def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
 def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
     """Mark the rejects that a load settles as released or discarded, by a MERGE on held rows: a repeat changes nothing.
 
-    Commits to silver_rejects and gold_rejects, where the load settles a row of them.
-
-    Raises:
-        AnotherWriterError: Another run marked the same rows at the same time.
-        UndoneError: A restore or rebuild has rolled back the load.
+    Commits to silver_rejects and gold_rejects, where the load settles a row of them. AnotherWriterError if another run marked
+    the same rows at the same time, UndoneError if a restore or rebuild has rolled back the load.
     """
     _mark(spark, run, plan, SILVER_REJECTS, plan.settled.select(["topic", "partition", "first_offset", "load_seq"]))
     _mark(spark, run, plan, GOLD_REJECTS, plan.settled_in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"]))

@@ -1,26 +1,45 @@
-"""Sum up segments as ledger rows, one per stream that a load touches. Pure, with Python's unbounded integers."""
+"""The ledger: sums up segments as rows, one per stream that a load touches, and commits a load's rows as its claim.
+
+The claim is the write-ahead log: it is committed before anything else of the load. Sums are Python's unbounded integers.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
-from lakehouse.errors import ConservationError, TableStateError
-from lakehouse.table import SILVER_WATERMARKS
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY
+from lakehouse.delta import tables
+from lakehouse.delta.tables import Transaction
+from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
+from lakehouse.run.crash_points import crash_point
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.model import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.run.context import Run
     from silver.model import Range, Segment
     from silver.rules import Rules
+    from silver.state.plan import BronzeRange
+    from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
+SHARED = (
+    *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
+    *("reason", "requested_by", "run_id", "claimed_at"),
+)
+_Row = TypeVar("_Row", bound="Mapping[str, Any]")
 _LARGEST = 2**63 - 1
 _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
@@ -39,10 +58,9 @@ class Arrivals:
 
 @dataclass
 class StreamLoad:
-    """The totals of one stream in a load. The fields are named as in the ledger.
+    """The totals of one stream in a load, named as in the ledger. `declared_epoch` is a new epoch; None leaves it unchanged.
 
     `ordinal` is the highest accepted (epoch, sequence). `missing_ranges` are sequences that a contiguous stream skipped.
-    `declared_epoch` is a new epoch; None leaves it unchanged.
     """
 
     ordinal: Ordinal | None
@@ -74,8 +92,7 @@ class StreamLoad:
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
     """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
 
-    Raises:
-        ConservationError: The classes of a partition do not add up to its Bronze records, or a stream accepted too many.
+    ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
@@ -186,3 +203,58 @@ def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
             next_step="`tidemark restore --to LOAD` takes all of Silver's tables back to the same load.",
         )
     return StreamLoad(mark.ordinal, last_offset=mark.last_offset)
+
+
+def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
+    """Step 3. Append a load's ledger rows; False if its number is used up and the ledger has no claim under it.
+
+    Two runs that claim the same load conflict, or Delta silently skips the later one: so the claim is read back.
+    AnotherWriterError if another run claimed the load.
+    """
+    table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
+    tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
+    last = tables.last_append(table, transaction)
+    if last and last.metadata:
+        standing = {last.metadata}
+    else:
+        claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
+        standing = {row["run_id"] for row in claims}
+    if standing and standing != {run.run_id}:
+        raise AnotherWriterError(
+            f"Another run claimed load {load_seq} first; nothing of this one was written.",
+            where=str(table),
+            observed=", ".join(sorted(standing)),
+            expected=run.run_id,
+            next_step="Nothing to do: the next run continues from what the other one wrote.",
+        )
+    if standing:
+        run.report.event("silver.claimed", load_seq=load_seq, records=records)
+        crash_point("silver.claimed")
+    return bool(standing)
+
+
+def shared_columns(
+    run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
+) -> dict[str, Any]:
+    """Return the ledger columns that all rows of a load share."""
+    return {
+        "load_seq": load_seq,
+        "kind": request.kind if request else RECORDS,
+        "pipeline": run.pipeline,
+        "bronze_after_version": pinned.after_version,
+        "bronze_to_version": pinned.to_version,
+        "rules_fingerprint": rules.fingerprint,
+        "rules": rules.to_json(),
+        "request": request.to_json() if request else None,
+        "reason": request.reason if request else None,
+        "requested_by": request.requested_by if request else None,
+        "run_id": run.run_id,
+        "claimed_at": datetime.now(UTC),
+    }
+
+
+def open_cutover(ledger: Iterable[_Row], finished: int) -> list[_Row]:
+    """Return the ledger's rows of its last load if that is an unfinished cutover; otherwise empty."""
+    rows = list(ledger)
+    last = max((row["load_seq"] for row in rows), default=0)
+    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in CUTOVERS]

@@ -29,11 +29,9 @@ Partition = tuple[str, int]
 class BronzeRange:
     """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
 
-    Attributes:
-        appended: Records that the versions added, by their commits; None if a commit does not say.
-        up_to: The last offset of each partition if the versions can no longer be read, else None.
-        joined: Topics that the previous load did not decide; read by offset and not counted by version.
-        is_current: Whether Bronze extracted all of the range's records by the load's rules.
+    `appended` counts the records that the versions added, by their commits; None if a commit does not say. `up_to` has the last
+    offset of each partition if the versions can no longer be read. `joined` are topics that the previous load did not decide;
+    the versions do not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
     """
 
     after_version: int
@@ -56,12 +54,10 @@ class BronzeRange:
 class Plan:
     """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
-    Attributes:
-        watermarks: The watermarks before the load, including those of retired streams that occur again.
-        out: Offsets that Silver does not get, as `lakehouse.spark.bitmaps.blocks`; late: accepted late ones; replayed: offsets
-            that occur twice in the range.
-        settled: Earlier rows of `silver_rejects` that an operator settled; settled_in_gold: of `gold_rejects`.
-        counts_replays: Whether `replay` counts repeated ingests, which is unknown once those versions are gone.
+    `watermarks` are those before the load, including retired streams that occur again. `out` are offsets that Silver does not
+    get, as `lakehouse.spark.bitmaps.blocks`; `late` accepted late ones; `replayed` those that occur twice in the range.
+    `settled` are earlier rows of `silver_rejects` that an operator settled, `settled_in_gold` of `gold_rejects`.
+    `counts_replays`: whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """
 
     load_seq: int

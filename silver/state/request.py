@@ -131,10 +131,7 @@ class Request:
         >>> Request.from_json(restore.to_json()) == restore
         True
         """
+        from pydantic import TypeAdapter  # late, as `tidemark --help` does not need it
+
         found = json.loads(text)
-        found["cutover"] = found.pop("swap", None)
-        if found.get("accepted"):
-            found["accepted"]["lost"] = tuple(LostRange(**each) for each in found["accepted"]["lost"])
-        of = {"wanted": RecordFilter, "reset": Reset, "cutover": Cutover, "accepted": Accepted, "erase": Erase}
-        asked = {name: kind(**parts) for name, kind in of.items() if (parts := found.pop(name, None))}
-        return cls(**found, **asked)
+        return TypeAdapter(cls).validate_python({**found, "cutover": found.get("swap")})

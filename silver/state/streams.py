@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
-from lakehouse.delta import small_tables, tables
+from lakehouse.contracts.silver import RETIRE
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
+from silver.model import TopicLimits
+from silver.state.watermarks import last_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import SparkSession
 
@@ -30,18 +29,8 @@ _SHOWN, _LONGEST = 5, 60
 """How many names the error shows, and how many characters of each."""
 
 
-@dataclass(frozen=True)
-class StreamLimits:
-    """How many new streams of a topic a load may add: `most`, or the topic's own limit. None is no limit."""
-
-    most: int | None = None
-    topics: Mapping[str, int | None] = field(default_factory=dict)
-
-    def of(self, topic: str) -> tuple[int | None, str]:
-        """A topic's limit, and the config key that sets it."""
-        if topic in self.topics:
-            return self.topics[topic], f"policies.topics.{topic}.max_new_streams"
-        return self.most, "policies.max_new_streams"
+StreamLimits = TopicLimits[int | None]
+"""How many new streams of a topic a load may add; None is no limit."""
 
 
 class Streams:
@@ -49,17 +38,9 @@ class Streams:
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
         self.watermarks = watermarks
-        self._spark, self._run, self._limits = spark, run, limits or StreamLimits()
+        self._spark, self._run, self._limits = spark, run, limits or StreamLimits(None)
         self._new: set[Stream] = set()
         self._looked_up: set[Stream] = set()
-
-    @cached_property
-    def _has_retired(self) -> bool:
-        """Whether a stream was ever retired. Uses only the statistics of the ledger's files if they suffice."""
-        ledger = self._run.table(SILVER_LOADS)
-        if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
-            return False
-        return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """Look up the streams that have no watermark, count the new ones, and return the watermarks to decide by.
@@ -85,9 +66,11 @@ class Streams:
 
     def _unless_retired(self, unknown: set[Stream]) -> set[Stream]:
         """Look up streams without a watermark; return those that were never retired."""
-        if not unknown or not self._has_retired:
+        if not unknown or not self.watermarks.load_seq:
             return unknown
-        self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
+        loads = self._spark.read.table(self._run.table(SILVER_LOADS).sql)
+        retired = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= self.watermarks.load_seq))
+        self.watermarks = self.watermarks.after(last_rows(frames.of_streams(self._spark, retired, unknown)))
         return unknown - self.watermarks.rows.keys()
 
     def _require_few(self, *, is_whole: bool) -> None:
@@ -109,19 +92,8 @@ class Streams:
             "Nothing was written.",
             where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {name}' for name in shown.values())}",
             observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {names}",
-            expected="; ".join(dict.fromkeys("at most {:,} ({})".format(*limits[topic]) for topic in shown)),
+            expected="; ".join(dict.fromkeys("at most {:,} ({}.max_new_streams)".format(*limits[topic]) for topic in shown)),
             next_step="See `tidemark plan`, and mend the producer or the extractor that names it. Every stream is a row of "
             "silver_watermarks that each run reads: where there are to be so many, let them in with "
             f"`tidemark run --set policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",
         )
-
-
-def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
-    names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
-    loads = spark.read.table(run.table(SILVER_LOADS).sql).select("kind", *names)
-    rows = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= finished))
-    found = rows.join(wanted, on=frames.same_stream(rows, wanted), how="left_semi")
-    last = found.groupBy(*STREAM).agg(F.max_by(F.struct(*names), "load_seq").alias("last")).select("last.*")
-    retired: list[dict[str, object]] = last.toArrow().to_pylist()
-    return retired

@@ -15,9 +15,8 @@ from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
 from lakehouse.spark import frames
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.extract.payload import decoded
-from silver.extract.schemas import require_decoders
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver.extract.payload import decoded, require_decoders
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -39,12 +38,16 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
     return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)
 
 
+def latest_bronze(spark: SparkSession, run: Run) -> DataFrame:
+    """Read Bronze as of its latest version: an offset's bytes never change, and earlier versions may be vacuumed."""
+    bronze = run.table(BRONZE_RECORDS)
+    return tables.read(spark, bronze, version=tables.version(spark, bronze))
+
+
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     """Create Silver's missing tables and a catalog's views; add fields to the payload. Precedes any claim.
 
-    Raises:
-        ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: A table exists with other columns, or with another payload type.
+    ConfigError if Spark does not know a type of the payload's schema, ContractError if a table has other columns or types.
     """
     create_missing(spark, run, rules, is_checked=True)
     tables.create_views(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
@@ -107,12 +110,7 @@ def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
 
 def last_rules(spark: SparkSession, run: Run) -> Rules | None:
     """The rules of the last claimed load; None before the first."""
-    table = run.table(SILVER_LOADS)
-    if not tables.exists(spark, table):
-        return None
-    last = small_tables.highest(spark, table, "load_seq")
-    rows = small_tables.read(spark, table, ("load_seq", "rules"), start=("load_seq", last)) if last else []
-    return rules_of(rows)
+    return rules_of(small_tables.last(spark, run.table(SILVER_LOADS), ("load_seq", "rules"), by="load_seq"))
 
 
 def rules_of(ledger: Iterable[Row]) -> Rules | None:

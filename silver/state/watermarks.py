@@ -130,16 +130,21 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
     return Watermarks(dict(zip(tuples_of(rows, STREAM), marks, strict=True)))
 
 
+def last_rows(loads: DataFrame) -> list[dict[str, Any]]:
+    """Return the last of some rows of `silver_loads` for each stream: `kind`, and the watermark after the load."""
+    last = F.max_by(F.struct(*STREAM, "kind", *WATERMARK_IN_LOADS.values()), "load_seq").alias("last")
+    rows: list[dict[str, Any]] = loads.groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
+    return rows
+
+
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit. A retirement removes its streams.
 
-    Changes nothing unless the table is at the previous load: another run moved or rolled back a later table; an earlier one
-    was emptied or restored. Has no transaction id, because Delta would then skip the repair of a restored table.
+    Changes nothing unless the table is at the previous load. Has no transaction id, because Delta would then skip the repair of
+    a restored table.
 
-    Raises:
-        TableStateError: The table was emptied or restored during the load.
-        AnotherWriterError: Another run moved the same rows at the same time.
-        UndoneError: A restore or rebuild has rolled the load back.
+    TableStateError if the table was emptied or restored during the load, AnotherWriterError if another run moved the same rows,
+    UndoneError if a restore or rebuild has rolled the load back.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)

@@ -59,13 +59,10 @@ class Comparison:
         self._late = [late for late in self._late if not but.isdisjoint(tuples_of(late, ("topic", "partition")))]
 
     def add(self, suspects: pa.Table, known: pa.Table) -> None:
-        """Classify further suspects.
+        """Classify further suspects, sorted by stream and offset, all chunks together.
 
-        Args:
-            suspects: The key, offset, `block` (the first offset of its block), `is_older` (whether its epoch is below its
-                stream's) and `content_sha256` of each, sorted by stream and offset, all chunks together.
-            known: The records known under their keys before the load's suspects, possibly several per key: the key,
-                `content_sha256`, and `place`, lower for earlier records.
+        Each has the columns of `kernel.Decided.suspects` and `content_sha256`. `known` are the records known under their keys
+        before the load's suspects, possibly several per key: key, `content_sha256`, and `place`, lower for earlier records.
         """
         if not suspects.num_rows:
             return
@@ -85,7 +82,6 @@ def _as_known(table: pa.Table) -> pa.Table:
 
 
 def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
-    """The class of each suspect, as an index."""
     count, names = len(suspects), [*KEY, "content_sha256", "place"]
     both = pa.concat_tables([_as_known(suspects.append_column("place", suspects["offset"])), known.select(names)])
     key = row_codes(both, KEY)

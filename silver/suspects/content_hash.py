@@ -32,24 +32,15 @@ def comparable(records: DataFrame, rules: Rules) -> DataFrame:
 
 
 def content_sha256(records: DataFrame) -> Column:
-    """Return a hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare.ERASED`."""
+    """Return a hash of key and value, 64 hexadecimal digits; null and empty differ.
+
+    An erased record has `compare.ERASED` instead. Under its key, only copies that were erased with it have the same hash.
+    """
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
-    return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
-
-
-def _unless_erased(records: DataFrame, content: Column) -> Column:
-    if not erased_columns(records):
-        return content
-    erased = records["erased"]
-    is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
-    return F.when(erased.isNotNull(), _of_erased(erased["up_to_offset"], is_collision)).otherwise(content)
-
-
-def _of_erased(up_to_offset: Column, is_collision: Column) -> Column:
-    """Return an erased record's content hash. Under its key, only copies that were erased with it have the same hash."""
-    return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
-
-
-def _fields(records: DataFrame) -> list[str]:
-    kind = records.schema["erased"].dataType
-    return kind.fieldNames() if isinstance(kind, StructType) else []
+    content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
+    if erased_columns(records):
+        erased, kind = records["erased"], records.schema["erased"].dataType
+        of_bronze = isinstance(kind, StructType) and "is_collision" in kind.fieldNames()
+        suffix = F.when(erased["is_collision"], ":collision").otherwise("") if of_bronze else F.lit("")
+        content = F.when(erased.isNotNull(), F.concat(F.lit(ERASED), erased["up_to_offset"], suffix)).otherwise(content)
+    return content.alias("content_sha256")

@@ -13,6 +13,7 @@ from lakehouse.spark import frames, pruning
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS
 from silver.state.tables import before_load
 from silver.suspects.compare import KEY
+from silver.suspects.content_hash import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.spark.pruning import Range
+    from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
 _OF_SILVER = (*KEY, "key", "value", "erased")
@@ -30,24 +32,19 @@ _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_of
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The state after the earlier loads.
+    """The state after the earlier loads: their rows of `silver_records` and `silver_rejects`, and the watermarks.
 
-    Attributes:
-        silver: Returns their rows of `silver_records`.
-        rejects: Returns their rows of `silver_rejects`.
-        watermarks: The watermarks before the load.
-        few: Returns the rows of a table in some ranges without a query, as a frame; None if they are not few.
-        comparable: Prepares rows of `silver_records` for `silver.suspects.content_hash`.
+    `rules` are those of the load. `few` returns the rows of a table in some ranges without a query; None if they are not few.
     """
 
     silver: Callable[[], DataFrame]
     rejects: Callable[[], DataFrame]
     watermarks: Watermarks
+    rules: Rules
     few: Callable[[str, Sequence[str], Sequence[Range], str], DataFrame | None] = lambda *_: None
-    comparable: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     @classmethod
-    def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks) -> KnownRecords:
+    def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks, rules: Rules) -> KnownRecords:
         """Return the state of a run's tables before a load. If few rows are in the ranges, the driver reads them."""
 
         def few(table: str, columns: Sequence[str], wanted: Sequence[Range], of: str) -> DataFrame | None:
@@ -66,13 +63,14 @@ class KnownRecords:
             lambda: before_load(spark, run, silver_records(), load_seq),
             lambda: before_load(spark, run, REJECTS, load_seq),
             watermarks,
+            rules,
             few,
         )
 
     def kept(self, wanted: Sequence[Range]) -> DataFrame:
-        """Rows of `silver_records` with a sequence in some ranges: stream, epoch, sequence, key, value and erased."""
+        """Rows of `silver_records` with a sequence in some ranges, prepared for `content_sha256`."""
         rows = self.few(SILVER_RECORDS, _OF_SILVER, wanted, "sequence")
-        return self.comparable(self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows)
+        return comparable(self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows, self.rules)
 
     def late(self, wanted: Sequence[Range]) -> DataFrame:
         """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.interval_join import any_of, at
+from silver import model
 from silver.columns import NONE, filled, row_codes, share
-from silver.model import SEGMENT, Limits, tuples_of
+from silver.model import SEGMENT, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
 
-_LIMITS = Limits()
 PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
@@ -43,30 +43,20 @@ _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 class Suspects:
     """Classifies the suspects of a load, chunk by chunk, and hashes the content of records that wait for a decision.
 
-    Args:
-        records: Bronze's rows of the load, with key and value. Read only if there are suspects or jumps.
-        extracted: Returns them with their streams, epochs and sequences. Called only if a partition spans several chunks.
-        known: Returns the state that suspects are compared with, as well as the load's own records; called only if needed.
-        limits: How many are compared at a time.
+    `records` are Bronze's rows of the load, read only if there are suspects or jumps. `extracted` returns them with streams,
+    epochs and sequences; called only if a partition spans several chunks. `known` returns what suspects are compared with.
     """
 
-    def __init__(
-        self, records: DataFrame, extracted: Callable[[], DataFrame], known: Callable[[], KnownRecords], limits: Limits
-    ) -> None:
-        self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
+    def __init__(self, records: DataFrame, extracted: Callable[[], DataFrame], known: Callable[[], KnownRecords]) -> None:
+        self._records, self._extracted, self._known = records, extracted, known
         self._compared = Comparison()
 
     def classify(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
-        """Classify the suspects of a chunk.
+        """Return a chunk's segments, with suspects as blocks of duplicates, or single late, fenced and collision records.
 
-        Args:
-            chunk: The chunk.
-            continued: The last offset of each partition that has records in earlier chunks.
-            out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
-
-        Returns:
-            The chunk's segments, with the suspects as `duplicate` (blocks), `late`, `collision` and `fenced` (single records);
-            late ones, collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`.
+        Late records, collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`. `continued`
+        is the last offset of each partition with records in earlier chunks. `out` are the offsets that earlier chunks kept out
+        of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
         found = chunk.segments
         singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)
@@ -79,10 +69,9 @@ class Suspects:
         return pa.concat_tables(parts)
 
     def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of `Comparison` for the suspects of a chunk."""
         spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
-        for start in range(0, len(suspects), self._limits.suspects):
-            part = suspects.slice(start, self._limits.suspects)
+        for start in range(0, len(suspects), model.LIMITS.suspects):
+            part = suspects.slice(start, model.LIMITS.suspects)
             # Only this load can hold the original of a suspect above the watermark.
             is_below = are_below(part, earlier.watermarks.ordinals.get)
             kept = chunk.originals.filter(pa.array(share(chunk.originals, part, KEY)))
@@ -132,11 +121,13 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
     known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
-    return known.unionByName(_content(of_keys(earlier.kept(_ranges(below)), keys))) if below.num_rows else known
+    if not below.num_rows:
+        return known
+    kept = of_keys(earlier.kept(_ranges(below)), keys)
+    return known.unionByName(kept.select(*KEY, content_sha256(kept), F.lit(-1).cast("bigint").alias("place")))
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
-    """Return sequence ranges that cover some suspects."""
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
     return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
 
@@ -163,8 +154,8 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), _LIMITS.suspects):
-        part = named.slice(first, _LIMITS.suspects)
+    for first in range(0, len(named), model.LIMITS.suspects):
+        part = named.slice(first, model.LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found.update(tuples_of(of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
@@ -176,7 +167,6 @@ def _of_class(found: pa.Table, *kinds: str) -> pa.Table:
 
 
 def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Table:
-    """Segments of single records with their content hash."""
     places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
     hashed = with_content(places, contents_of(spark, places, records))["content_sha256"]
     column = SEGMENT.get_field_index("content_sha256")
@@ -188,10 +178,6 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
-
-
-def _content(rows: DataFrame) -> DataFrame:
-    return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
 def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:

@@ -11,8 +11,7 @@ from lakehouse.extract.columns import extract
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
 from lakehouse.spark import frames
-from silver.extract.payload import decoded
-from silver.extract.schemas import require_decoders
+from silver.extract.payload import decoded, require_decoders
 from silver.rules import Payload, Rules
 
 WRONG = "value_not_of_schema"

@@ -30,7 +30,7 @@ from silver.requests import erase_key
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
-from silver.state.claim import shared_columns
+from silver.state.ledger import shared_columns
 from silver.state.plan import Plan, nothing_of_bronze
 from silver.state.request import Erase, RecordFilter, Request
 from tests.pipelines.operate.test_requests import kept, sent, waiting

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.spark import frames
-from silver.audit import offset_bitmaps, row_summaries
+from silver.audit import ledger_checks, offset_bitmaps
 
 pytestmark = pytest.mark.spark
 
@@ -38,8 +38,8 @@ def compared(*words: DataFrame) -> list[dict[str, Any]]:
 
 def test_rows_are_counted_by_load_and_a_sequence_that_is_there_twice_is_found(spark: SparkSession) -> None:
     kept = silver(spark, (1, 1, 0), (1, 70, 1), (2, 71, 5), (2, 64, 9), (2, 70, 6), late=6)
-    by_load = row_summaries.kept(kept).toArrow().to_pylist()
-    repeated = row_summaries.repeated(kept).toArrow().to_pylist()
+    by_load = ledger_checks.kept(kept).toArrow().to_pylist()
+    repeated = ledger_checks.repeated(kept).toArrow().to_pylist()
 
     names = ("load_seq", "rows", "first", "last")
     assert sorted(tuple(row[name] for name in names) for row in by_load) == [

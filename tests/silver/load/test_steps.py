@@ -16,6 +16,7 @@ from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Settings
 from pipelines.operate import requests
+from silver import model
 from silver.load import planner, recover
 from silver.load import steps as load
 from silver.model import Limits
@@ -40,7 +41,9 @@ LIMITS = Limits()
 
 def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, limits: Limits = LIMITS) -> load.Load:
     create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules, limits=limits)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(model, "LIMITS", limits)
+        done = load.load_once(spark, run, rules)
     assert done is not None
     return done
 

@@ -13,6 +13,7 @@ from silver.load import breaker
 from silver.load.key_columns import with_tombstones
 from silver.rules import Reading, Rules
 from silver.state.plan import Plan
+from silver.state.watermarks import Watermarks
 
 SKIPPING = Rules(
     Source("json", "$.id"),
@@ -36,7 +37,7 @@ def test_only_a_record_without_a_value_is_skipped_and_it_is_discarded_at_once() 
     )
     assert with_tombstones(given, replace(SKIPPING, skips_tombstones=False)) is given
     named = with_tombstones(given, SKIPPING)
-    out = decision.rejects(decide(named, {}, SKIPPING).segments.drop_columns("goes_on"), 1, SKIPPING)
+    out = decision.rejects(decide(named, Watermarks({}), SKIPPING, {}).segments.drop_columns("goes_on"), 1, SKIPPING)
     found = {(row["topic"], row["first_offset"]): (row["class"], row["reason"], row["state"]) for row in out.to_pylist()}
     assert found == {
         ("t", 1): ("invalid", "value_tombstone", "discarded"),
@@ -58,5 +59,5 @@ def test_the_breaker_judges_a_load_without_its_skipped_tombstones() -> None:
 
     [judged] = breaker.judged(cast("Plan", cast("Any", Planned)))
     assert (judged["records"], judged["invalid"], row["invalid"]) == (22, 10, 24)
-    assert breaker.trips(1, [judged], breaker.Shares(0.5)) == []
-    assert breaker.trips(1, [row], breaker.Shares(0.5)) != []
+    assert breaker.opening(1, [judged], breaker.Shares(0.5)) == []
+    assert breaker.opening(1, [row], breaker.Shares(0.5)) != []

@@ -10,6 +10,7 @@ from silver.requests import erase_key
 from silver.requests.quarantine import Choice
 from silver.rules import Rules
 from silver.state.streams import Streams
+from silver.state.tables import create_tables
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
 
@@ -27,6 +28,7 @@ def test_a_record_that_version_0_1_read_otherwise_counts_in_a_stream_of_its_part
 
 
 def test_a_partition_without_any_watermark_is_an_error(spark: SparkSession, run: Run) -> None:
+    create_tables(spark, run, RULES)
     known = Watermarks({("t", 1, "a"): Watermark(0, 7, 20, 1, "rules")})
     with pytest.raises(TableStateError, match="no watermark"):
         erase_key.stream_loads(frame(spark, [Record.of(0, 1, producer="a")]), NONE, RULES, Streams(spark, run, known))

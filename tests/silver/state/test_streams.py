@@ -12,6 +12,7 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.run.context import Run
 from pipelines import bronze_to_silver
 from pipelines.recover import rebuild
+from silver import model
 from silver.load import bronze_range, planner, recover, steps
 from silver.model import Limits
 from silver.rules import Rules
@@ -79,12 +80,13 @@ def test_too_many_names_in_the_first_chunks_are_refused_before_the_others_are_re
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bronze_range, "stored_keys", lambda *_: None)
+    monkeypatch.setattr(model, "LIMITS", Limits(records=6))
     put(spark, new_run(), [replace(record, partition=nth // 6) for nth, record in enumerate(named("t", 1, 30))])
     rules = Rules.of(settings_of(new_run(), **BY_PRODUCER))
     recovered = recover.recover(spark, new_run(), rules)
 
     with pytest.raises(BreakerOpenError, match="at least 12 new streams of topic t"):
-        planner.plan(spark, new_run(), rules, recovered, StreamLimits(10), limits=Limits(records=6))
+        planner.plan(spark, new_run(), rules, recovered, StreamLimits(10))
 
 
 def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: SparkSession, new_run: Callable[[], Run]) -> None:

@@ -10,6 +10,7 @@ from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
+from silver import model
 from silver.load import breaker, steps
 from silver.model import Limits
 from silver.rules import Payload, Policy, Rules
@@ -27,7 +28,9 @@ LIMITS = Limits()
 
 def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES, limits: Limits = LIMITS) -> steps.Load:
     put(spark, run, records)
-    done = steps.load_once(spark, run, rules, shares=breaker.Shares(0.5), limits=limits)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(model, "LIMITS", limits)
+        done = steps.load_once(spark, run, rules, shares=breaker.Shares(0.5))
     assert done is not None
     return done
 

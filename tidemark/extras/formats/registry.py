@@ -29,7 +29,7 @@ _MOST_IDS = 256  # per load: each id is a branch of the expression that decodes
 
 
 def prepare(run: Run, records: DataFrame, rules: Rules) -> Rules:
-    """Return the rules with the schema of every id that the records carry: see `silver.extract.schemas.with_schemas`.
+    """Return the rules with the schema of every id that the records carry: see `silver.extract.payload.with_schemas`.
 
     Runs one narrow query for the ids of all topics, and one request for each new id.
     """

@@ -15,7 +15,7 @@ from lakehouse.errors import RegistryError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
 from lakehouse.run.context import Run
-from silver.extract.schemas import with_schemas
+from silver.extract.payload import with_schemas
 from silver.rules import Payload, Rules
 from tests.support.avro import read, record, written
 from tests.support.bronze import Record, frame
