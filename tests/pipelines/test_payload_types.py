@@ -21,8 +21,6 @@ from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, ran, require_sound, stopped_at
 from tidemark.readers.database import run_query
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = (
     "s STRING NOT NULL, x BINARY, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, i8 BIGINT, f4 FLOAT, f8 DOUBLE, d "
     "DECIMAL(38,10), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, a ARRAY<DECIMAL(5,2)>, m MAP<STRING, BIGINT>, "

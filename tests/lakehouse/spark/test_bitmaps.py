@@ -14,11 +14,7 @@ _OFFSETS = st.one_of(st.integers(0, 200), st.sampled_from([4_095, 4_096, 8_191, 
 _PLACES = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 1), _OFFSETS)
 
 
-@settings(
-    max_examples=examples(5, 20),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=examples(5, 20), suppress_health_check=[HealthCheck.too_slow])
 @given(wanted=st.lists(_PLACES, max_size=60))
 def test_the_records_at_some_offsets_are_found_and_no_others(spark: SparkSession, wanted: list[tuple[str, int, int]]) -> None:
     near = {(topic, partition, offset + by) for topic, partition, offset in wanted for by in (-64, -1, 0, 1, 64)}

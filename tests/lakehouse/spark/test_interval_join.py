@@ -3,16 +3,13 @@
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from lakehouse.spark import frames, interval_join
 from silver.audit import offset_bitmaps
 from tests.support.examples import examples
-
-pytestmark = pytest.mark.spark
 
 Place = tuple[int, int, int]  # partition, first and last offset
 _LARGEST = 2**63 - 1
@@ -27,7 +24,7 @@ def places(draw: st.DrawFn) -> list[Place]:
     return [(partition, first, first + length - 1) for partition, first, length in spans]
 
 
-@settings(max_examples=examples(5, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5, 20))
 @given(drawn=places())
 def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, drawn: list[Place]) -> None:
     merged = interval_join.merged(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()

@@ -1,12 +1,9 @@
 import threading
 
-import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.spark import progress
 from tests.conftest import Events
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_long_query_reports_its_tasks_and_nothing_while_spark_rests(spark: SparkSession) -> None:

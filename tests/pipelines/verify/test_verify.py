@@ -21,8 +21,6 @@ from tests.support.small_config import settings_of
 from tests.support.stages import published, stopped_at
 from tidemark.commands.recovery import write_verified
 
-pytestmark = pytest.mark.spark
-
 
 def sound(spark: SparkSession, run: Run) -> None:
     """Every class but jump and fenced, a release, a discard and replays, in five loads; all but the last are published.

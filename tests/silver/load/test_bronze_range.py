@@ -23,7 +23,6 @@ _RULES = Rules(SEQ.sequence)
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
 
 
-@pytest.mark.spark
 def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkSession, run: Run) -> None:
     for first in (0, 5):
         put(
@@ -42,7 +41,6 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
     assert len(records.inputFiles()) < len(tables.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("is_few", [True, False])
 def test_records_before_and_behind_hundreds_that_are_decided_are_read(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, *, is_few: bool
@@ -59,7 +57,6 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
 
 
-@pytest.mark.spark
 def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, offset, partition=partition) for partition in (0, 1) for offset in range(6)])
     rows: list[Row] = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
@@ -71,7 +68,6 @@ def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: S
     assert read == [(0, 3), (0, 4), (1, 0), (1, 1)]
 
 
-@pytest.mark.spark
 def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(nth, 9 - nth) for nth in range(4)])
     put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
@@ -86,7 +82,6 @@ def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession
     assert len(keys) == 7
 
 
-@pytest.mark.spark
 def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(0, 1)])
     first = tables.version(spark, run.table(BRONZE_RECORDS))
@@ -111,7 +106,6 @@ def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
     return bronze_range.pin(spark, run, after_version=version - 1, above={})
 
 
-@pytest.mark.spark
 def test_keys_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
     own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
     rules = Rules(SEQ.sequence, own=(("u", Reading(Source("value"))),))

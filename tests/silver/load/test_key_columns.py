@@ -8,8 +8,6 @@ from pyspark.sql import SparkSession
 from lakehouse.spark import frames
 from silver.load import key_columns
 
-pytestmark = pytest.mark.spark
-
 _NARROW = "topic string, partition int, producer string, offset bigint, epoch bigint, sequence bigint, problem string"
 
 

@@ -13,8 +13,6 @@ from silver.state.streams import Streams
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
 
-pytestmark = pytest.mark.spark
-
 RULES = Rules(Source("header", "seq"), producer=Source("header", "producer"))
 NONE = Choice()
 
