@@ -1,6 +1,7 @@
-"""What a load reads of Bronze: what is not decided yet, and no file in which all is."""
+"""What a load reads of Bronze: what is not decided yet, no file in which all is, and key columns in bounded chunks."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,10 @@ from lakehouse.delta import tables
 from lakehouse.delta.small_tables import Row
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW, keys_are_current, narrow
-from silver.load import bronze_range
+from silver.load import bronze_range, key_columns
 from silver.model import streams_of
 from silver.rules import Reading, Rules
 from silver.state.plan import BronzeRange
@@ -132,3 +134,34 @@ def test_what_partitions_have_decided_together_is_what_each_of_them_has(above: d
     ]
     assert all(offset <= above[topic, partition] for topic, partition, offset in found)
     assert {place for place in _PLACES if place[2] <= above.get(place[:2], -1)} == set(found)
+
+
+_NARROW = "topic string, partition int, producer string, offset bigint, epoch bigint, sequence bigint, problem string"
+
+
+@pytest.mark.parametrize("most", [1, 7, 40, 100])
+def test_chunks_hold_whole_offsets_in_the_order_of_partitions_and_offsets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(key_columns, "_BITS", 2)
+    first = {0: 0, 1: 2**63 - 30, 2: 5}
+    places = [(partition, first[partition] + nth) for nth in range(30) for partition in (2, 0, 1)]
+    rows = [("t", partition, None, offset, 0, 1, None) for partition, offset in [*places, places[0], places[0]]]
+
+    chunks = list(key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), most))
+
+    read = [list(zip(chunk["partition"].to_pylist(), chunk["offset"].to_pylist(), strict=True)) for chunk in chunks]
+    assert sorted(place for chunk in read for place in chunk) == sorted([*places, places[0], places[0]])
+    assert all(max(one) < min(other) for one, other in pairwise(read))
+    assert max(map(len, read)) <= max(most, 6)  # the four offsets of a part, one of them three times
+    assert len(chunks) == 1 or most < len(rows)
+
+
+def test_long_names_are_read_whole_and_none_is_taken_for_another(spark: SparkSession) -> None:
+    hashed = "\x00sha256:" + "0" * 64
+    names = [None, "", "p", "x" * 64, "x" * 65, "\u00e9" * 33, "y" * 1_024, hashed, "\x00sha256:"]
+    rows = [("t", 0, name, nth, 0, 1, None) for nth, name in enumerate(names)]
+
+    (chunk,) = key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), 100)
+
+    assert dict(zip(chunk["offset"].to_pylist(), chunk["producer"].to_pylist(), strict=True)) == dict(enumerate(names))
