@@ -88,8 +88,8 @@ def test_a_list_of_hostile_names_is_escaped_and_bounded_unless_a_query_wants_all
         assert len(out + err) < (10_000_000 if "csv" in options else 2_000_000)
         if more == ["--json"]:
             assert json.loads(out) is not None
-    if "csv" in options:
-        assert len(out.splitlines()) == MANY + 1
+        if "csv" in options:
+            assert len(out.splitlines()) == MANY + 1
     if page:
         assert len(Path(page[1]).read_text(encoding="utf-8")) < 2_000_000
 
