@@ -86,7 +86,7 @@ def require_as_folded(
 _LOGS = st.lists(logs(with_epochs=True, with_replays=True), min_size=10, max_size=10)
 
 
-@settings(max_examples=examples(10, 500))
+@settings(max_examples=examples(10, 500), deadline=None)
 @given(drawn=_LOGS, max_jump=st.sampled_from([None, 3, 20]))
 def test_each_load_of_ten_logs_is_decided_as_the_reference_does(drawn: list[Log], max_jump: int | None) -> None:
     rules = Rules(Source("value"), max_jump=max_jump, contiguous=True)
@@ -144,7 +144,7 @@ def _histories(draw: st.DrawFn) -> list[Arrival]:
     return records
 
 
-@settings(max_examples=examples(20, 300))
+@settings(max_examples=examples(20, 300), deadline=None)
 @given(
     records=_histories(),
     known=st.dictionaries(st.sampled_from(_STREAMS), st.tuples(st.integers(0, 1), _SEQUENCES)),

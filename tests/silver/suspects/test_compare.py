@@ -1,18 +1,13 @@
-"""Suspects are compared in columns as one after another, in any chunks; and by a hash of their content."""
+"""Suspects are compared in columns as one after another, however they are parted into chunks."""
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from lakehouse.contracts.bronze import BRONZE
-from lakehouse.spark import frames
 from silver.suspects.compare import ERASED, KEY, Comparison
-from silver.suspects.content_hash import content_sha256
 
 Row = dict[str, Any]
 
@@ -93,22 +88,3 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
         keys = [set(map(_key, chunk)) for chunk in chunks]
         found = compared(*((chunk, [row for row in known if _key(row) in of]) for chunk, of in zip(chunks, keys, strict=True)))
         assert found == [{name: row[name] for name in found[0]} for row in expected], most
-
-
-_BYTES = (None, b"", b" ", b"1", b"1 1 1", b"ab", b"b", b"null")
-_BEFORE = {"load_seq": 4, "producer": None, "epoch": 0, "sequence": 7, "problem": None}
-_ERASED = (
-    {**_BEFORE, "up_to_offset": 8, "is_collision": False},
-    {**_BEFORE, "up_to_offset": 8, "is_collision": True},
-    {**_BEFORE, "up_to_offset": 9, "is_collision": False},
-)
-
-
-def test_records_of_the_same_content_have_the_same_hash_and_others_another(spark: SparkSession) -> None:
-    each = [{"key": key, "value": value} for key, value in product(_BYTES, _BYTES)] + [{"erased": erased} for erased in _ERASED]
-    twice = frames.of_contract(spark, [{**row, "topic": "t", "offset": nth} for nth in (1, 2) for row in each], BRONZE)
-
-    hashes = [row[0] for row in twice.select(content_sha256(twice)).collect()]
-
-    assert len(hashes) == 2 * len(each)
-    assert len(set(hashes)) == len(each)

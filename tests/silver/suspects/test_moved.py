@@ -61,7 +61,7 @@ _RECORD = st.tuples(
 )
 
 
-@settings(max_examples=examples(100, 1_000))
+@settings(max_examples=examples(100, 1_000), deadline=None)
 @given(
     loads=_loads(),
     continues=st.sampled_from(CONTINUES),
