@@ -25,7 +25,6 @@ def test_what_a_command_must_print_is_what_the_page_shows() -> None:
     assert [text for step, says in pairs for text in says if step["shown"] and text not in step["text"]] == []
 
 
-@pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_the_first_hour_goes_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 _SECONDS = 10
 _WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0)
 
-_MOVING = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
+_MOVING = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 """Errors while the brokers agree on a group's coordinator: the group is new, or a broker has left."""
 
 

@@ -106,12 +106,7 @@ def describe_topics(kafka: Kafka, topics: Iterable[str], spark: SparkSession | N
 
 
 def bounds(
-    kafka: Kafka,
-    topic: str,
-    partitions: Iterable[int],
-    spark: SparkSession | None = None,
-    *,
-    is_committed: bool = False,
+    kafka: Kafka, topic: str, partitions: Iterable[int], spark: SparkSession | None = None, *, is_committed: bool = False
 ) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 

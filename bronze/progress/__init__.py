@@ -1,1 +1,1 @@
-"""How far Bronze has read: the checkpoint, the table itself, and the topics. The entry is `position.read`."""
+"""How far Bronze has read: the checkpoint, the table itself, and the topics. The entry is `checkpoint.read_standing`."""

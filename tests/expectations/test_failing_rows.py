@@ -92,7 +92,10 @@ def test_the_rows_streams_and_loads_behind_each_check_that_failed_are_shown(spar
         },
         "expect_column_values_to_not_be_null": {"records that it names": [("t", 0, 6, None)]},
     }
-    named = next(each for each in found["expectations"] if each["expectation"] == "expect_column_values_to_not_be_null")
+    by_name = {each["expectation"]: each for each in found["expectations"]}
+    assert "t/1 in load 1" in by_name["silver_matches_ledger"]["observed"]
+    assert "t/0 in load 1" in by_name["records_are_conserved"]["observed"]
+    named = by_name["expect_column_values_to_not_be_null"]
     assert list(named["behind"][0]["rows"][0]) == ["topic", "partition", "offset", "payload.id"]
     assert notes(found) == {"expect_column_values_to_match_regex": "It could not be evaluated; observed says why."}
 

@@ -25,20 +25,7 @@ from pipelines.recover import rebuild
 from silver.state.request import Erase, RecordFilter, Request, Reset
 from tests.faults.kills import _ELSEWHERE, STAGES, Durations, Point, crash_points
 from tests.faults.pool import Runner
-from tests.faults.table import (
-    ANN,
-    OF_ANN,
-    Act,
-    Group,
-    Lake,
-    Row,
-    came,
-    decided,
-    in_turn,
-    loaded,
-    published,
-    restored,
-)
+from tests.faults.table import ANN, OF_ANN, Act, Group, Lake, Row, came, decided, in_turn, loaded, published, restored
 from tests.support import kept
 from tests.support.bronze import Record
 from tests.support.kafka import Sent, delete_records, send
@@ -184,11 +171,7 @@ GOLD = Group(
         Row("gate.recorded", (_BOTH, [0, 0], _ZERO, [1], [2])),
         Row("gold.records", (_BOTH, [0, 0, 1], _ZERO, [1], [2]), dies=Lake.gold),
         Row("gold.by_stream", (_BOTH, [0, 0, 1], _ONE, [1], [2]), dies=Lake.gold),
-        Row(
-            *("gold.latest", (_BOTH, [0, 0, 1], _ONE, [1], [2])),
-            meanwhile=loaded(*sent(1, 2, partition=1)),
-            killed="gold",
-        ),
+        Row(*("gold.latest", (_BOTH, [0, 0, 1], _ONE, [1], [2])), meanwhile=loaded(*sent(1, 2, partition=1)), killed="gold"),
         Row("gold.published", ([*_BOTH, (2, 3)], [0, 0, 1, 1], [(0, 1), (1, 1)], [1, 2, 3], [2])),
         Row("gold.model_made", ([*_BOTH, (2, 3)], [0, 0, 1, 1], [(0, 1), (1, 1)], [1, 2, 3], [4]), dies=Lake.gold),
     ),
@@ -230,9 +213,7 @@ RANGE_RELEASED = Group(
 )
 
 RANGE_RELEASED_TWICE = replace(
-    RANGE_RELEASED,
-    rows=(Row("gate.decided", (_BOTH, [0, 1]), meanwhile=gate_run(RELEASED)),),
-    done=((3, 3), (None, None)),
+    RANGE_RELEASED, rows=(Row("gate.decided", (_BOTH, [0, 1]), meanwhile=gate_run(RELEASED)),), done=((3, 3), (None, None))
 )
 
 RANGE_REJECTED = replace(
@@ -501,10 +482,7 @@ TABLE = {name.lower(): each for name, each in globals().items() if isinstance(ea
 
 @pytest.fixture(scope="session")
 def lakes(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    run_at: Callable[[Path], Run],
-    request: pytest.FixtureRequest,
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run], request: pytest.FixtureRequest
 ) -> Callable[[Group], Lake]:
     """Copies the tables of before a group's first run. Each act runs once, also where groups begin alike."""
     made: dict[tuple[Act, ...], Path] = {}

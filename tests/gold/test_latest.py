@@ -1,4 +1,4 @@
-"""`gold_latest` over real tables: the latest record of each key by what the records say, however they were cut into loads."""
+"""`gold_latest` over real tables: the latest record of each key, however records were cut into loads; and stream health."""
 
 import random
 import shutil
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from gold import latest as keeping
+from gold import rows as models
 from gold.latest import merge
 from gold.latest import rebuild as rebuild_latest
-from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
-from lakehouse.contracts.silver import LOADS
+from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
+from lakehouse.contracts.silver import CLASSES, LOADS
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
 from lakehouse.spark import frames
@@ -23,6 +24,7 @@ from pipelines.recover import rebuild
 from pipelines.verify import run as verify
 from silver.state.request import Erase, RecordFilter, Request
 from tests.support.bronze import Record, put
+from tests.support.silver_rows import claim
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound, stopped_at
 
@@ -157,3 +159,19 @@ def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verif
     tables.overwrite(others, run.table("gold_latest"))
     found: Any = verify.verify(spark, run, is_deep=True)
     assert [each["check"] for each in found["checks"] if not each["ok"]] == ["latest_by_rule"]
+
+
+def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(spark: SparkSession) -> None:
+    numbers = {**dict.fromkeys(CLASSES, 0), "records": 3, "high_watermark_after": 7}
+    claims = [claim(4, **numbers | {"producer": producer, "accepted": kept}) for producer, kept in ((None, 2), ("a", 0))]
+    silver = spark.createDataFrame(
+        [("t", 0, None, 4, _AT, b"v", None), ("t", 0, None, 4, None, None, None)],
+        "topic string, partition int, producer string, load_seq bigint, timestamp timestamp, value binary, payload string",
+    )
+
+    health = models.stream_health(frames.of_contract(spark, claims, LOADS), silver, "g1")
+
+    assert sorted(health.columns) == sorted(STREAM_HEALTH.names)
+    columns = ("producer", "records", "accepted", "undecodable", "high_watermark", "newest_record_at", "gate_run_id")
+    rows = [tuple(row.values()) for row in health.select(*columns).toArrow().to_pylist()]
+    assert sorted(rows, key=str) == [("a", 3, 0, 0, 7, None, "g1"), (None, 3, 2, 1, 7, _AT, "g1")]

@@ -16,8 +16,6 @@ from tests.support.bundle import ROOT, columns_used, dataset_queries, of_kind
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "tidemark_dashboard"
 HOSTILE = "<script>alert(1)</script>"
 CONFIG: dict[str, Any] = {

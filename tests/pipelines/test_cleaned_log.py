@@ -21,8 +21,6 @@ from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound, stopped_at
 
-pytestmark = pytest.mark.spark
-
 RELEASE = Decision(RELEASED, "looked at", "ann")
 
 

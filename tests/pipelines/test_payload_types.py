@@ -1,7 +1,8 @@
-"""Every type of a payload through every stage and every reader; fields that are added, and what asks for a rebuild instead."""
+"""Every type of a payload and the largest numbers, through every stage and every reader; fields that are added or not."""
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from lakehouse.contracts import views
 from lakehouse.delta import tables
 from lakehouse.errors import ContractError
 from lakehouse.run.context import Run
@@ -19,9 +21,9 @@ from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, ran, require_sound, stopped_at
+from tidemark.extras.report.facts import facts
 from tidemark.readers.database import run_query
-
-pytestmark = pytest.mark.spark
+from tidemark.readers.status import status
 
 SCHEMA = (
     "s STRING NOT NULL, x BINARY, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, i8 BIGINT, f4 FLOAT, f8 DOUBLE, d "
@@ -138,3 +140,37 @@ def test_a_field_can_be_added_and_not_changed(spark: SparkSession, run: Run) -> 
         assert (str(new["at"]), new["l"], new["m"]) == ("2026-11-26", [{"n": 2, "odd-one": "o"}], [("k", 1.0)]), name
         assert str(new["local"]) == "2026-11-26 09:30:00", name
     require_sound(spark, run, is_deep=True)
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.usefixtures("created_tables")
+def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_shown(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run()
+    policies = {"contiguous": True, "max_quarantined_share": 1}
+    settings = settings_of(run, epoch={"header": "epoch"}, policies=policies)
+    sent = [(0, 0), (0, LARGEST), (0, LARGEST), (LARGEST, 0), (LARGEST, LARGEST), (LARGEST, 5)]
+    records = [
+        Record.of(LARGEST - 10 + nth, sequence, epoch=epoch, partition=partition)
+        for nth, (epoch, sequence) in enumerate(sent)
+        for partition in (0, 1)
+    ]
+    loaded(spark, new_run(), settings, records[:6])
+    last = loaded(spark, new_run(), settings, records[6:])
+    published(spark, new_run(), settings)
+
+    assert [last.counts[name] for name in ("accepted", "late")] == [4, 2]
+    require_sound(spark, new_run(), is_deep=True)
+    found = status(run.pipeline, run.lakehouse)
+    assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
+    assert [(row["sequences"], row["ranges"]) for row in found["missing"]] == [(LARGEST, 2)] * 2
+    monkeypatch.setattr("tidemark.extras.report.facts.MAX_SLICES", 1)
+    told = facts(settings, run.lakehouse, asks_kafka=False)
+    assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
+    with run_query(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
+        assert list(rows.rows) == [(LARGEST,)] * 2
+    query = views.queries("spark", lambda name: run.table(name).sql)[views.WATERMARK_STATUS]
+    assert [row["missing"] for row in spark.sql(query).collect()] == [LARGEST] * 2

@@ -3,9 +3,13 @@
 The numbers, and what cannot be rebuilt: `tests/support/published.py`. A partition starts three numbers below the lowest one of
 its jumps, and ends with a thousand numbers after the last landing. So the blocks of Kafka and the short ones of Pulsar come
 again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
+
+And a block that the client sent again by itself is told by its timestamps from one that an application sent again.
 """
 
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,14 +17,15 @@ from pyspark.sql import functions as F
 
 from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
+from silver.audit.arrival_order import diagnose
 from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
 from silver.state import tables
-from tests.support.bronze import put_spans
+from tests.support.bronze import Record, put, put_spans
 from tests.support.published import EXAMPLE, IN_ORDER, KAFKA, KAFKA_CONNECTIONS_KILLED, KAFKA_LEADER_KILLED, PULSAR
 from tests.support.small_config import settings_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 REPLAYED = [*KAFKA, *{run.row.duplicates: run for run in PULSAR}.values(), IN_ORDER, EXAMPLE]
 """Of Pulsar's runs one of each size of its block: many have one of 10,000."""
@@ -80,3 +85,32 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     }
     assert found == {name: classes for name, classes in CLASSES.items() if classes[2]}
     assert all(row["late_accepted"] == 0 for row in planned.ledger)
+
+
+_AT = datetime(2026, 11, 26, 20, tzinfo=UTC)
+
+
+def sent(partition: int, *numbers: tuple[int, datetime | None]) -> list[Record]:
+    made = [(Record.of(offset, number, partition=partition), at) for offset, (number, at) in enumerate(numbers)]
+    return [replace(record, timestamp=at) for record, at in made]
+
+
+@pytest.mark.usefixtures("created_tables")
+def test_a_block_is_a_retry_if_it_has_the_timestamps_of_its_first_copy(spark: SparkSession, run: Run) -> None:
+    first = [(number, _AT + timedelta(milliseconds=number)) for number in (1, 2, 3)]
+    later = [(number, at + timedelta(seconds=9)) for number, at in first]
+    unknown = [(number, None) for number, _ in first]
+    put(spark, run, [*sent(0, *first, *first), *sent(1, *first, *later), *sent(2, *unknown, *unknown), *sent(3, *first[::2])])
+
+    found = orders(spark, run, settings_of(run))["bronze"]
+    contiguous = orders(spark, run, settings_of(run, policies={"contiguous": True}))["bronze"]
+
+    assert {order.stream[1]: [jump.is_retry for jump in order.jumps] for order in found} == {
+        0: [True],
+        1: [False],
+        2: [None],
+        3: [None],  # a gap
+    }
+    named = [["client_retries"], ["resends"], ["resends"], []]
+    assert [[finding.name for finding in diagnose(order)] for order in found] == named
+    assert [finding.name for finding in diagnose(contiguous[3])] == ["lost"]  # what is missing where nothing may be

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.kafka import sequenced
-from tests.support.secured_broker import (
-    PASSWORDS,
-    READER,
-    SecuredBroker,
-    make_certificate,
-    make_truststore,
-    secured_broker,
-)
+from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, make_truststore, secured_broker
 from tests.support.small_config import write_config
 from tidemark.commands import main
 

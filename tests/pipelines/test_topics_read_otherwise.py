@@ -21,8 +21,6 @@ from tests.support.small_config import small_config
 from tests.support.stages import ran, require_sound
 from tidemark.readers.why import why
 
-pytestmark = pytest.mark.spark
-
 TOPICS: dict[str, Any] = {
     "orders": {"sequence": {"json": "$.n"}, "value": {"schema": "id STRING, lines ARRAY<INT>"}},
     "raw": {"sequence": {"bytes": "0:8"}, "producer": {"header": "who"}, "value": None},

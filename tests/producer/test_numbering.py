@@ -110,7 +110,7 @@ STARTS = st.one_of(st.none(), st.integers(1, 5))
 STEPS = st.tuples(STARTS, st.integers(0, 12), st.sampled_from([None, None, None, "before", "after"]))
 
 
-@settings(max_examples=examples(125, 500), deadline=None)
+@settings(max_examples=examples(125, 500))
 @given(st.lists(STEPS, max_size=12))
 @example([(None, 2, None), (3, 4, None), (None, 1, None), (5, 1, None)])
 def test_numbers_rise_and_come_once_however_counters_start_and_stop(lives: list[tuple[int | None, int, str | None]]) -> None:
@@ -128,7 +128,7 @@ def test_numbers_rise_and_come_once_however_counters_start_and_stop(lives: list[
     assert seen == sorted(set(seen))
 
 
-@settings(max_examples=examples(75, 500), deadline=None)
+@settings(max_examples=examples(75, 500))
 @given(st.integers(0, 30), st.integers(0, 30), st.one_of(st.none(), st.integers(1, 9)))
 def test_a_store_from_a_backup_is_made_good_by_what_kafka_has(in_kafka: int, in_backup: int, block: int | None) -> None:
     store = Kept(Position(1, in_backup) if block else Position(1 + in_backup, LAST))
@@ -183,7 +183,7 @@ def test_a_counter_whose_start_failed_can_start_again() -> None:
     assert next_of(opened(counter)) == (1, 0)
 
 
-@settings(max_examples=examples(75, 500), deadline=None)
+@settings(max_examples=examples(75, 500))
 @given(st.lists(st.integers(-3, 20)))
 def test_given_numbers_are_taken_if_and_only_if_they_rise(sequences: list[int]) -> None:
     numbers, highest = opened(Given(epoch=4)), -1

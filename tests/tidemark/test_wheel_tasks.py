@@ -14,8 +14,6 @@ from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
 
-pytestmark = pytest.mark.spark
-
 
 def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volume(
     spark: SparkSession, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,6 @@ import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -21,8 +20,6 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound
 from tidemark.readers.why import why
-
-pytestmark = pytest.mark.spark
 
 _FIXTURE = Path(__file__).with_name("lakehouse-0.1.tar.gz")
 

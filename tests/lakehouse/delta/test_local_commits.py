@@ -19,8 +19,6 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from tests.support import strace
 
-pytestmark = pytest.mark.spark
-
 _OF_DELTA = "io.delta.storage.HDFSLogStore"
 _VERSIONS, _WRITERS = 50, 4
 _TRACER_SECONDS = 10

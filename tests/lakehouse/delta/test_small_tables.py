@@ -37,7 +37,7 @@ _boxes = st.lists(
 _files = st.lists(st.lists(st.tuples(_topics, _numbers, _numbers), min_size=1, max_size=6), min_size=1, max_size=4)
 
 
-@settings(max_examples=examples(10, 100), deadline=None)
+@settings(max_examples=examples(10, 100))
 @given(files=_files, boxes=_boxes)
 def test_rows_in_boxes_and_outside_of_them_are_those_that_lie_there(
     files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]
@@ -118,7 +118,6 @@ def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
     assert small_tables.few(bronze, ("offset",), [], version=2, is_outside=True) is None
 
 
-@pytest.mark.spark
 def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_without_delta(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -144,7 +143,6 @@ def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_with
     assert small_tables.files(spark, bronze, version=1, without=decided) is None
 
 
-@pytest.mark.spark
 def test_a_folder_that_is_a_pattern_to_spark_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "a", BRONZE, [{"topic": "a", "partition": 0, "offset": 0}])
     root = (tmp_path / "a").rename(tmp_path / "[ab]")

@@ -16,8 +16,6 @@ from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.decodings import extracted
 
-pytestmark = pytest.mark.spark
-
 LARGEST = 2**63 - 1
 Given = bytes | tuple[tuple[str, bytes | None], ...] | None  # a value, or headers
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -14,8 +13,6 @@ from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
-
-pytestmark = pytest.mark.spark
 
 HEADERS = st.lists(st.tuples(st.sampled_from(["seq", "p", "other"]), NUMBERS | NAMES | st.none()), max_size=4)
 JSON = st.sampled_from(
@@ -45,11 +42,7 @@ OF_TOPICS = Sources(
 TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "d@2", "t", "t@3", "ab", *"cdefghijk"]
 
 
-@settings(
-    max_examples=examples(4, 20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
-    deadline=None,
-)
+@settings(max_examples=examples(4, 20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
 @given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, VALUES | JSON | st.none()), min_size=100, max_size=100))
 def test_a_record_is_read_by_its_topics_sources_as_spark_reads_it(spark: SparkSession, records: list[Any]) -> None:
     rows = [

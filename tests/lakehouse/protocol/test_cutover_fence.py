@@ -39,8 +39,6 @@ from tests.support.bronze import put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, ran, require_sound
 
-pytestmark = pytest.mark.spark
-
 RELEASE = Request("release", "checked with the sender", "ann", wanted=RecordFilter())
 ERASE = Request("erase", "asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
 

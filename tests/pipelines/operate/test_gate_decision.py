@@ -29,8 +29,6 @@ from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 from tidemark.readers.why import why
 
-pytestmark = pytest.mark.spark
-
 NO_DUPLICATES = {"budgets": {"duplicate": {"critical": 0}}}
 RELEASE = Decision(RELEASED, "looked at: a resend", "ann")
 REJECT = Decision(REJECTED, "a test run of the sender", "ann")

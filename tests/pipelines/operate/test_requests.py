@@ -20,8 +20,6 @@ from tests.support.prepared import copy_of, empty
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, require_sound, stopped_at
 
-pytestmark = pytest.mark.spark
-
 TABLES = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks", "bronze_records")
 
 

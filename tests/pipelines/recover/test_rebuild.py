@@ -24,8 +24,6 @@ from tests.support.prepared import Histories, copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound, stopped_at
 
-pytestmark = pytest.mark.spark
-
 
 def numbered(start: int, pairs: list[tuple[int, int]]) -> list[Record]:
     named = [(("seq", str(seq).encode()), ("n", str(n).encode())) for seq, n in pairs]

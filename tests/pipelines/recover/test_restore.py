@@ -16,8 +16,6 @@ from tests.support.prepared import copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
 
-pytestmark = pytest.mark.spark
-
 
 def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False) -> dict[str, Any]:
     settings = settings_of(run)

@@ -8,10 +8,13 @@ import pytest
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import SparkSession
 
+from lakehouse.contracts.gate import Rejected
+from lakehouse.contracts.silver import RECORDS
 from lakehouse.errors import TableStateError
 from lakehouse.run.context import Run
 from pipelines.operate import requests
 from pipelines.verify.run import verify
+from pipelines.verify.snapshot import VerifySnapshot
 from silver.load import steps
 from silver.state.request import RecordFilter, Request
 from tests.support.bronze import put
@@ -20,8 +23,6 @@ from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
 from tests.support.stages import published, stopped_at
 from tidemark.commands.recovery import write_verified
-
-pytestmark = pytest.mark.spark
 
 
 def sound(spark: SparkSession, run: Run) -> None:
@@ -182,3 +183,11 @@ def test_sound_tables_pass_and_rows_of_an_open_claim_are_left_out(
     ]
     write_verified(whole, as_json=False)
     assert "silver_is_bronze" in capsys.readouterr().out
+
+
+def test_the_ledger_is_gone_through_once_however_many_of_its_rows_are_compared() -> None:
+    rows = [{"topic": "t", "partition": 0, "load_seq": load, "kind": RECORDS, "last_offset": load} for load in (1, 2)]
+    once = iter(rows)
+    snapshot = VerifySnapshot(2, 1, watermarks=[], ledger=once, versions={}, rejected=Rejected())  # type: ignore[arg-type] # no second time
+    for _ in range(10):
+        assert (snapshot.published, snapshot.loads, snapshot.last_offsets) == (1, rows, {("t", 0): 2})

@@ -1,10 +1,14 @@
-"""The ledger held against itself, and the rejects against the ledger, on literal rows."""
+"""The ledger takes no record twice, and is held against itself and the rejects, on literal rows."""
 
 from typing import Any
 
 import pytest
 
+from lakehouse.errors import ConservationError
 from silver.audit import ledger_checks, redecide
+from silver.model import Segment
+from silver.state import ledger
+from silver.state.watermarks import Watermark, Watermarks
 from tests.support.silver_rows import LEDGER, STREAM, Row, as_lines, claim
 
 
@@ -119,3 +123,24 @@ def blocks(*spans: tuple[int, int, int], **named: Any) -> list[Row]:
 def test_rejects_are_compared_by_offset_however_they_are_cut(listed: list[Row], again: list[Row], differing: list[int]) -> None:
     found = redecide.other_rejects(1, listed, again)
     assert sorted(int(each.where.rpartition(" ")[2]) for each in found) == differing
+
+
+NAMELESS = ("t", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("segment", "expected"),
+    [
+        (Segment(NAMELESS, 0, "accepted", None, 0, 9, 8, 12, 10), "sequences 8 to 12"),
+        (Segment(NAMELESS, 0, "accepted", None, 0, 5, 7, 12, 6), "above (epoch, sequence) (0, 7)"),
+    ],
+    ids=["more records than sequences", "not above the watermark"],
+)
+def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Segment, expected: str) -> None:
+    known = Watermarks({NAMELESS: Watermark(0, 7, 20, 1, "rules")})
+
+    with pytest.raises(ConservationError, match="accepted than it has sequences") as refused:
+        ledger.stream_loads([segment], [], known)
+
+    assert expected in str(refused.value)
+    assert "producer ''" in str(refused.value)

@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.spark import frames
 from silver.audit import ledger_checks, offset_bitmaps
-
-pytestmark = pytest.mark.spark
 
 KEPT = (
     "topic string, partition int, producer string, load_seq bigint, epoch bigint, sequence bigint, offset bigint, "

@@ -19,8 +19,6 @@ from tests.support.decodings import decoding, payloads, records
 from tests.support.examples import examples
 from tests.support.hostile_bytes import SCHEMA, VALUES
 
-pytestmark = pytest.mark.spark
-
 
 def is_decodable(payload: Payload, value: bytes | None) -> bool | None:
     """None where only Spark's own reader of JSON knows."""
@@ -35,11 +33,7 @@ def is_decodable(payload: Payload, value: bytes | None) -> bool | None:
     return True if payload.format == "text" else None
 
 
-@settings(
-    max_examples=examples(2, 6),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+@settings(max_examples=examples(2, 6), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
 @given(values=st.lists(VALUES, min_size=100, max_size=100))
 def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: SparkSession, values: list[Any]) -> None:
     for payload in (Payload("text", max_bytes=1_000), Payload("json", SCHEMA, max_bytes=1_000)):

@@ -14,8 +14,6 @@ from silver.rules import Payload, Reading, Rules
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, extracted, payloads, prefixed
 
-pytestmark = pytest.mark.spark
-
 
 def of_schema(spark: SparkSession, schema: str, given: dict[bytes | None, Any]) -> None:
     """Each JSON value has the fields that are given, in their order, or the reason."""

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,8 +13,6 @@ from lakehouse.spark import frames
 from silver.extract.columns import are_current, from_bytes, narrow, sequenced
 from silver.rules import Payload, Rules
 from tests.support.bronze import Record, frame, put
-
-pytestmark = pytest.mark.spark
 
 RULES = Rules(
     Source("header", "seq"),

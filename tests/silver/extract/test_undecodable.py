@@ -25,8 +25,6 @@ from tidemark.commands.recovery import write_rebuilt
 from tidemark.readers import quarantine
 from tidemark.readers.why import why
 
-pytestmark = pytest.mark.spark
-
 EXAMPLE = {
     name: section
     for name, section in yaml.safe_load(

@@ -1,6 +1,7 @@
-"""What a load reads of Bronze: what is not decided yet, and no file in which all is."""
+"""What a load reads of Bronze: what is not decided yet, no file in which all is, and key columns in bounded chunks."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,10 @@ from lakehouse.delta import tables
 from lakehouse.delta.small_tables import Row
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW, keys_are_current, narrow
-from silver.load import bronze_range
+from silver.load import bronze_range, key_columns
 from silver.model import streams_of
 from silver.rules import Reading, Rules
 from silver.state.plan import BronzeRange
@@ -23,7 +25,6 @@ _RULES = Rules(SEQ.sequence)
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
 
 
-@pytest.mark.spark
 def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkSession, run: Run) -> None:
     for first in (0, 5):
         put(
@@ -42,7 +43,6 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
     assert len(records.inputFiles()) < len(tables.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("is_few", [True, False])
 def test_records_before_and_behind_hundreds_that_are_decided_are_read(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, *, is_few: bool
@@ -59,7 +59,6 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
 
 
-@pytest.mark.spark
 def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, offset, partition=partition) for partition in (0, 1) for offset in range(6)])
     rows: list[Row] = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
@@ -71,7 +70,6 @@ def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: S
     assert read == [(0, 3), (0, 4), (1, 0), (1, 1)]
 
 
-@pytest.mark.spark
 def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(nth, 9 - nth) for nth in range(4)])
     put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
@@ -86,7 +84,6 @@ def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession
     assert len(keys) == 7
 
 
-@pytest.mark.spark
 def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(0, 1)])
     first = tables.version(spark, run.table(BRONZE_RECORDS))
@@ -111,7 +108,6 @@ def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
     return bronze_range.pin(spark, run, after_version=version - 1, above={})
 
 
-@pytest.mark.spark
 def test_keys_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
     own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
     rules = Rules(SEQ.sequence, own=(("u", Reading(Source("value"))),))
@@ -138,3 +134,34 @@ def test_what_partitions_have_decided_together_is_what_each_of_them_has(above: d
     ]
     assert all(offset <= above[topic, partition] for topic, partition, offset in found)
     assert {place for place in _PLACES if place[2] <= above.get(place[:2], -1)} == set(found)
+
+
+_NARROW = "topic string, partition int, producer string, offset bigint, epoch bigint, sequence bigint, problem string"
+
+
+@pytest.mark.parametrize("most", [1, 7, 40, 100])
+def test_chunks_hold_whole_offsets_in_the_order_of_partitions_and_offsets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(key_columns, "_BITS", 2)
+    first = {0: 0, 1: 2**63 - 30, 2: 5}
+    places = [(partition, first[partition] + nth) for nth in range(30) for partition in (2, 0, 1)]
+    rows = [("t", partition, None, offset, 0, 1, None) for partition, offset in [*places, places[0], places[0]]]
+
+    chunks = list(key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), most))
+
+    read = [list(zip(chunk["partition"].to_pylist(), chunk["offset"].to_pylist(), strict=True)) for chunk in chunks]
+    assert sorted(place for chunk in read for place in chunk) == sorted([*places, places[0], places[0]])
+    assert all(max(one) < min(other) for one, other in pairwise(read))
+    assert max(map(len, read)) <= max(most, 6)  # the four offsets of a part, one of them three times
+    assert len(chunks) == 1 or most < len(rows)
+
+
+def test_long_names_are_read_whole_and_none_is_taken_for_another(spark: SparkSession) -> None:
+    hashed = "\x00sha256:" + "0" * 64
+    names = [None, "", "p", "x" * 64, "x" * 65, "\u00e9" * 33, "y" * 1_024, hashed, "\x00sha256:"]
+    rows = [("t", 0, name, nth, 0, 1, None) for nth, name in enumerate(names)]
+
+    (chunk,) = key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), 100)
+
+    assert dict(zip(chunk["offset"].to_pylist(), chunk["producer"].to_pylist(), strict=True)) == dict(enumerate(names))

@@ -14,8 +14,6 @@ from tests.support.change_events import as_bytes, event, of_snapshot, unwrapped,
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize("shape", [dict, with_schema, unwrapped])
 def test_events_that_a_restarted_connector_sends_again_are_duplicates(

@@ -15,8 +15,6 @@ from silver.rules import Payload, Reading, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 
-pytestmark = pytest.mark.spark
-
 BY_PRODUCER = Reading(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
 RULES = Rules(
     Source("header", "seq"),

@@ -33,8 +33,6 @@ from tidemark.readers.database import connect
 
 Kind = Literal["release", "discard"]
 
-pytestmark = pytest.mark.spark
-
 BY_HEADER = Rules(Source("header", "seq"))
 LIMITS = Limits()
 

@@ -14,8 +14,6 @@ from silver.state.tables import create_tables
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
 
-pytestmark = pytest.mark.spark
-
 RULES = Rules(Source("header", "seq"), producer=Source("header", "producer"))
 NONE = Choice()
 

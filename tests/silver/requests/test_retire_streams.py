@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.run.context import Run
@@ -19,8 +18,6 @@ from tests.support.bronze import Record, put
 from tests.support.prepared import Histories, History
 from tests.support.small_config import settings_of
 from tests.support.stages import require_sound, stopped_at
-
-pytestmark = pytest.mark.spark
 
 CONFIG: dict[str, Any] = {
     "producer": {"header": "producer"},

@@ -20,8 +20,6 @@ from tests.support.small_config import settings_of
 from tidemark.commands.look import order_rows
 from tidemark.readers.why import why, write_why
 
-pytestmark = pytest.mark.spark
-
 RULES = Rules(Source("header", "seq"))
 LIMITS = Limits()
 

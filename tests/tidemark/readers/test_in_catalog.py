@@ -11,8 +11,6 @@ from tests.support.watched import write_tables
 from tidemark.readers import database
 from tidemark.readers.status import status
 
-pytestmark = pytest.mark.spark
-
 IN_CATALOG = Lakehouse(catalog="spark_catalog", schema="of_readers")
 
 

@@ -18,6 +18,8 @@ PRODUCERS = 1_200
 LONG = "x" * 1_024  # the longest name that a producer can have; what is longer is invalid
 HUGE = "x" * 300_000
 NAMES = (LONG, *(f"p{number}" for number in range(1, PRODUCERS)))
+MANY = 100_000
+LISTS = [*("status", "watermark show", "quarantine list", "topic list", "report --offline"), "sql --format table"]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,35 @@ def test_other_lists_say_how_much_they_leave_out(run_command: RunCommand, capsys
     text = capsys.readouterr().out
     assert "1,195 streams more; --limit 1200 shows all." in text
     assert len(text) < 25_000
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream for each of many hostile names, each with a record that waits."""
+    names = tuple(f"\x1b[{number}m name\n{{" for number in range(MANY))
+    folder = tmp_path_factory.mktemp("many")
+    write_lake(folder, Shape(topics=("t",), partitions=1, producers=names, loads=1))
+    return folder
+
+
+@pytest.mark.parametrize("words", [*LISTS, "sql --format csv"])
+def test_a_list_of_hostile_names_is_escaped_and_bounded_unless_a_query_wants_all(
+    words: str, many: Path, run_command: RunCommand, tmp_path: Path
+) -> None:
+    write_config(tmp_path, root=str(many), producer={"header": "producer"})
+    command, *options = words.split()
+    query = ["SELECT producer FROM silver_watermarks"] if command == "sql" else []
+    page = ["-o", str(tmp_path / "report.html")] if command == "report" else []
+    for more in [[]] if command == "sql" else [page, ["--json"]]:
+        out, err = run_command(command, *query, *options, *more)
+        assert all(each.isprintable() or each == "\n" for each in out + err)
+        assert len(out + err) < (10_000_000 if "csv" in options else 2_000_000)
+        if more == ["--json"]:
+            assert json.loads(out) is not None
+        if "csv" in options:
+            assert len(out.splitlines()) == MANY + 1
+    if page:
+        assert len(Path(page[1]).read_text(encoding="utf-8")) < 2_000_000
 
 
 def test_an_error_and_an_alert_are_cut_and_still_say_the_way_out() -> None:

@@ -1,1 +1,1 @@
-"""`tidemark report`: one HTML page. The entry is `export.make_report` over `facts.facts`."""
+"""`tidemark report`: one HTML page. The entry is `page.make_report` over `facts.facts`."""

@@ -9,15 +9,7 @@ from tidemark_producer import Headers
 from lakehouse.errors import SourceError, UsageError
 from tests.support.reference import Reference, Seen
 from tidemark.extras.demo.broker import LocalBroker
-from tidemark.extras.demo.producer import (
-    BAD_KINDS,
-    Outgoing,
-    events,
-    expected,
-    incidents,
-    plan_events,
-    produce_numbered,
-)
+from tidemark.extras.demo.producer import BAD_KINDS, Outgoing, events, expected, incidents, plan_events, produce_numbered
 
 
 def number(record: Outgoing) -> int | None:
@@ -61,7 +53,6 @@ def test_the_incidents_are_those_of_the_article() -> None:
     assert [(record.key, record.partition) for record in sent[:3]] == [(b"A", 0), (b"B", 1), (b"C", 0)]
 
 
-@pytest.mark.kafka
 def test_records_that_the_broker_refuses_are_an_error(broker: LocalBroker, topic: Callable[..., str]) -> None:
     second = [record._replace(number=None) for record in incidents() if record.partition == 1]
     with pytest.raises(SourceError, match="could not be sent"):

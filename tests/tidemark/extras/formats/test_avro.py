@@ -22,9 +22,6 @@ from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads, prefixed
 from tests.support.protobuf import varint
 
-pytestmark = pytest.mark.spark
-
-
 STATE = {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}
 AT = {"type": "long", "logicalType": "timestamp-millis"}
 ORDER = record(

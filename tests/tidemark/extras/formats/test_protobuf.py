@@ -20,8 +20,6 @@ from tests.support.protobuf import described, field, message_of, varint, written
 from tidemark.extras.formats import protobuf, protobuf_schema
 from tidemark.extras.formats.prefixes import message_path
 
-pytestmark = pytest.mark.spark
-
 ORDER = """
 syntax = "proto3";
 package shop;

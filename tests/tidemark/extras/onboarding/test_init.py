@@ -23,8 +23,6 @@ from tidemark.process.exit_codes import scrub_text
 Filled = Callable[..., str]
 Begin = Callable[..., tuple[int, str, str]]
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture
 def filled(broker: LocalBroker, topic: Callable[..., str]) -> Filled:

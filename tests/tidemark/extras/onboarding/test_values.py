@@ -180,7 +180,7 @@ def test_scalars_at_the_top_and_in_records_are_kept_and_the_rest_is_stepped_over
     assert WHOLE_SCHEMA.document(BODY) == {"size": "L", "seq": "7", "again": again, "amount": "1.5"}
 
 
-@settings(max_examples=examples(300, 5_000), deadline=None)
+@settings(max_examples=examples(300, 5_000))
 @given(st.binary(max_size=60), st.integers(0, len(BODY)), st.integers(0, len(BODY)))
 def test_any_bytes_decode_or_do_not(junk: bytes, start: int, end: int) -> None:
     found = WHOLE_SCHEMA.document(BODY[:start] + junk + BODY[end:])

@@ -121,7 +121,6 @@ def test_where_kafka_cannot_be_asked_the_facts_say_why_and_count_up_to_bronzes_e
     assert lags == [("incidents", 0, None, 0), ("incidents", 1, None, 10), ("payments", 0, None, 20), ("payments", 1, None, 30)]
 
 
-@pytest.mark.kafka
 def test_lag_is_counted_up_to_kafkas_end_for_every_partition_and_topic(broker: LocalBroker, topic: Callable[..., str]) -> None:
     name, again = topic(3), topic()
     send(broker.bootstrap_servers, name, [Sent(b"v", partition=partition) for partition in (0, 0, 0, 0, 0, 1, 1)])
