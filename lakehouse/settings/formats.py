@@ -50,14 +50,20 @@ def load(name: str) -> Any:
 
 @lru_cache
 def _imported(name: str, part: str = "") -> Any:
-    if name in _LIBRARIES and not _is_installed(_LIBRARIES[name]):
-        raise ToolError(
-            f"Values are {name.capitalize()}, and its library is not installed.",
-            where="this Python environment",
-            observed=f"no {_LIBRARIES[name]}",
-            next_step=f"Nothing is lost. Install it: pip install 'tidemark-lakehouse[{name}]'.",
-        )
+    if name in _LIBRARIES:
+        require(name, _LIBRARIES[name], f"Values are {name.capitalize()}, and its library is not installed.")
     return importlib.import_module(f"{_MODULES[name]}{part}")
+
+
+def require(extra: str, library: str, what: str) -> None:
+    """Raise a `ToolError` that says `what` and how to install an extra, if its library is missing."""
+    if not _is_installed(library):
+        raise ToolError(
+            what,
+            where="this Python environment",
+            observed=f"no {library}",
+            next_step=f"Nothing is lost. Install it: pip install 'tidemark-lakehouse[{extra}]'.",
+        )
 
 
 def _is_installed(library: str) -> bool:

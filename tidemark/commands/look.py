@@ -11,6 +11,7 @@ import typer
 
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable, shortened
+from lakehouse.settings import formats
 from lakehouse.table import Lakehouse
 from tidemark.commands.tools import Call
 from tidemark.process import output as show
@@ -198,6 +199,7 @@ def report(
     if call.as_json:
         show.write_json(found)
         return
+    formats.require("report", "vl_convert", "The libraries of a report are not installed.")
     from tidemark.extras.report.page import make_report  # with Altair, which takes seconds to import
 
     show.write(make_report(found, output))
