@@ -63,8 +63,11 @@ def is_exclusive(lakehouse: Lakehouse) -> bool | None:
     lock on the root separates writers.
     """
     root = lakehouse.local_root
-    place = lakehouse.name if root is None else str(next(each for each in (root, *root.parents) if each.exists()))
-    store, name = Files(place, lakehouse.storage).store, f"._check-{secrets.token_hex(8)}"
+    if root is None:
+        files = Files(lakehouse.name, lakehouse.storage)
+    else:
+        files = Files(str(next(each for each in (root, *root.parents) if each.exists())))
+    store, name = files.store, f"._check-{secrets.token_hex(8)}"
     try:
         obstore.put(store, name, b"first", mode="create")
         try:
