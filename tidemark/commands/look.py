@@ -199,10 +199,7 @@ def report(
     if call.as_json:
         show.write_json(found)
         return
-    formats.require("report", "vl_convert", "The libraries of a report are not installed.")
-    from tidemark.extras.report.page import make_report  # with Altair, which takes seconds to import
-
-    show.write(make_report(found, output))
+    show.write(formats.load("report").make_report(found, output))  # with Altair, which takes seconds to import
 
 
 def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:

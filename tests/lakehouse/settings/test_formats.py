@@ -39,11 +39,12 @@ def test_a_config_says_what_to_install_for_its_format(monkeypatch: pytest.Monkey
 
 def test_a_report_and_metrics_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    formats._imported.cache_clear()
     settings = load(small_config(str(tmp_path), watch={"metrics_port": 9464}), environ={})
     with pytest.raises(ToolError, match=r"tidemark-lakehouse\[watch\]"), listening(settings, PythonLog()):
         pass
     with pytest.raises(ToolError, match=r"tidemark-lakehouse\[report\]"):
-        formats.require("report", "vl_convert", "The libraries of a report are not installed.")
+        formats.load("report")
 
 
 def test_a_config_of_json_imports_no_extra_and_one_of_avro_no_spark() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +18,6 @@ from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
 
     from lakehouse.settings.pipeline import Alerts, Settings
     from pipelines.job import Job
@@ -83,7 +81,7 @@ def listening(settings: Settings, report: Report) -> Iterator[None]:
         return
     from tidemark.extras.watch import state as watch_state
 
-    metrics = _metrics()
+    metrics = formats.load("watch")
     with best_effort(report, "watch.state"):
         metrics.show(settings.pipeline, metrics.of_runs(watch_state.read(watch_state.place(settings))))
     with metrics.listening(settings.watch.metrics_host, settings.watch.metrics_port, report):
@@ -173,15 +171,10 @@ def _lags(job: Job, found: dict[str, Any], report: Report) -> list[dict[str, Any
         return None
 
 
-def _metrics() -> ModuleType:
-    formats.require("watch", "prometheus_client", "The library of metrics is not installed.")
-    return importlib.import_module("tidemark.extras.watch.metrics")
-
-
 def _publish(settings: Settings, state: State, found: dict[str, Any], lags: list[dict[str, Any]] | None) -> None:
     if not settings.watch.has_metrics:
         return
-    metrics = _metrics()
+    metrics = formats.load("watch")
     samples = [*metrics.of_runs(state), *metrics.of_tables(found), *metrics.of_lags(lags)]
     metrics.show(settings.pipeline, samples)
     if settings.watch.metrics_file is not None:
