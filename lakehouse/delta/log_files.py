@@ -22,7 +22,7 @@ from lakehouse.errors import headline
 from lakehouse.run.findings import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lakehouse.sidecar_files import Files
@@ -53,16 +53,6 @@ def statistics(table: DeltaTable, *names: str) -> pa.Table:
     found = pa.table(table.get_add_actions(flatten=True))
     nothing = pa.nulls(found.num_rows)
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
-
-
-def highest_of_files(folder: Path, column: str) -> list[Any] | None:
-    """Return a column's highest value in each data file, timestamps to the millisecond; None if the log lacks it."""
-    with suppress(*ERRORS):
-        found = statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
-        rows = zip(*(each.to_pylist() for each in found.columns), strict=True)
-        values = [value for value, nulls, records in rows if None in (nulls, records) or nulls < records]
-        return None if None in values else values
-    return None
 
 
 class LocalState(NamedTuple):
@@ -233,23 +223,18 @@ def old_files(table: Files) -> list[str] | None:
     return sorted({*in_log, *(unquote(name) for name in unused if not name.endswith(".crc"))})
 
 
-def before(names: Iterable[str], version: int) -> list[str]:
-    """Return the log files of versions before this one, sorted, and the files that crashed writers left.
+def before_checkpoint(names: Collection[str]) -> list[str]:
+    """Return the log files from before the last complete checkpoint, and the files that crashed writers left, sorted.
 
-    >>> before([f"{1:020}.json", f".{2:020}.json.0b3d.tmp", f"{2:020}.json", "_last_checkpoint"], 2)
-    ['.00000000000000000002.json.0b3d.tmp', '00000000000000000001.json']
+    >>> before_checkpoint([f"{2:020}.{end}" for end in ("checkpoint.parquet", "json", "json.0b3d.tmp")] + [f"{1:020}.json"])
+    ['00000000000000000001.json', '00000000000000000002.json.0b3d.tmp']
     """
+    last = _last_checkpoint(names)
     numbered = [(name, match) for name in names if (match := _OF_VERSION.fullmatch(name))]
-    return sorted(name for name, match in numbered if int(match[1]) < version or name.endswith(".tmp"))
+    return sorted(name for name, match in numbered if int(match[1]) < last or name.endswith(".tmp"))
 
 
-def before_checkpoint(names: Iterable[str]) -> list[str]:
-    """Return the log files from before the last complete checkpoint."""
-    found = list(names)
-    return before(found, _last_checkpoint(found))
-
-
-def _last_checkpoint(names: list[str]) -> int:
+def _last_checkpoint(names: Iterable[str]) -> int:
     parts: dict[tuple[int, int], int] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
