@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lakehouse.storage import Storage
 
 _CLIENT = {"timeout": "60s", "connect_timeout": "10s"}
-_NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 _RETRIES = 2  # of a request to a store; the default takes three minutes
 
 
@@ -48,6 +47,10 @@ class Files:
         client = cast("Any", {**_CLIENT, "allow_http": bool(is_plain)})
         return from_url(self.place, config=cast("Any", options), client_options=client, retry_config={"max_retries": _RETRIES})
 
+    @property
+    def _is_missing_folder(self) -> bool:
+        return self.storage is None and not Path(self.place).is_dir()
+
     def below(self, name: str) -> Files:
         """Return the files of a folder in it."""
         return Files(f"{self.place.rstrip('/')}/{name}", self.storage)
@@ -57,11 +60,10 @@ class Files:
 
         An empty object without a suffix is how Hadoop marks a folder; it is left out.
         """
-        try:
-            with _os_errors():
-                listed = [(each["path"], each["size"]) for each in self.store.list().collect()]
-        except _NO_FOLDER:
+        if self._is_missing_folder:
             return {}
+        with _os_errors():
+            listed = [(each["path"], each["size"]) for each in self.store.list().collect()]
         return dict(sorted((path, size) for path, size in listed if size or "." in path.rpartition("/")[2]))
 
     def tables(self) -> list[str] | None:
@@ -71,13 +73,12 @@ class Files:
             log = self.store.list(f"{name}/_delta_log", chunk_size=1)
             return any(each["path"].endswith(".json") for chunk in log for each in chunk)
 
-        try:
-            with _os_errors(), ThreadPoolExecutor() as pool:
-                listed = self.store.list_with_delimiter()
-                names = sorted(each for each in listed["common_prefixes"] if not each.startswith(("_", ".")))
-                found = [name for name, is_one in zip(names, pool.map(is_table, names), strict=True) if is_one]
-        except _NO_FOLDER:
+        if self._is_missing_folder:
             return None
+        with _os_errors(), ThreadPoolExecutor() as pool:
+            listed = self.store.list_with_delimiter()
+            names = sorted(each for each in listed["common_prefixes"] if not each.startswith(("_", ".")))
+            found = [name for name, is_one in zip(names, pool.map(is_table, names), strict=True) if is_one]
         is_there = self.storage is None or listed["common_prefixes"] or listed["objects"]
         return found if is_there else None
 
