@@ -111,7 +111,7 @@ lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (
 	$(LOCKING) $(UPGRADING) --generate-hashes --group build --output-file requirements-build.lock
 	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --extra avro --group dev \
 		--constraints requirements.lock --constraints requirements-build.lock --output-file requirements-dev.lock
-	$(LOCKING) --no-annotate pyproject.toml --constraints requirements.lock --output-file resources/files/requirements.txt
+	$(LOCKING) --no-annotate pyproject.toml --extra report --extra watch --constraints requirements.lock --output-file resources/files/requirements.txt
 
 sbom: dev  ## Write what a user gets, and under which licences: dist/sbom.cdx.json, licenses.md, NOTICE
 	@$(BIN)/python -m tests.packaging.sbom

@@ -14,7 +14,7 @@ from bench.generated import TOPIC, fill_silver
 from bench.loads import Place, Silent, settings_of, write_config
 from bench.sitting import Sitting, require
 from lakehouse.run.context import Run
-from lakehouse.sidecar_files import StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.table import Lakehouse
 from pipelines import silver_to_gold
 from tests.support.object_store import BUCKET, object_store, storage
@@ -48,7 +48,7 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, history: int, r
     configs = {FOLDER: config}
     with object_store(folder / "store") as port:
         given = storage(port)
-        StoreFiles(given, f"s3://{BUCKET}/{_NAME}").fill(lambda made: shutil.copytree(root, made, dirs_exist_ok=True))
+        Files(f"s3://{BUCKET}/{_NAME}", given).fill(lambda made: shutil.copytree(root, made, dirs_exist_ok=True))
         os.environ |= {"AWS_ACCESS_KEY_ID": given.access_key_id or "", "AWS_SECRET_ACCESS_KEY": given.secret_access_key or ""}
         stored = json.loads(configs[FOLDER].read_text(encoding="utf-8"))
         stored["lakehouse"] = {"root": f"s3://{BUCKET}/{_NAME}", "storage": {"endpoint": given.endpoint}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.sidecar_files import LocalFiles, StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.storage import storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.sidecar_files import Files
     from lakehouse.storage import Storage
 
 BRONZE_RECORDS = "bronze_records"
@@ -180,9 +179,9 @@ class Lakehouse:
         """Return the files of a folder next to the tables; None if only a session reaches it, such as a volume elsewhere."""
         place = self.folder(name).rstrip("/")
         if self.storage is not None and scheme(place) in STORE_SCHEMES:
-            return StoreFiles(self.storage, place)
+            return Files(place, self.storage)
         local = local_path(place)  # Databricks mounts a volume at the path that it names
-        return LocalFiles(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
+        return Files(str(local)) if local is not None and (self.root is not None or local.parent.is_dir()) else None
 
     @property
     def table_files(self) -> Files | None:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lakehouse.errors import headline
 from lakehouse.run.findings import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lakehouse.sidecar_files import Files
@@ -53,16 +53,6 @@ def statistics(table: DeltaTable, *names: str) -> pa.Table:
     found = pa.table(table.get_add_actions(flatten=True))
     nothing = pa.nulls(found.num_rows)
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
-
-
-def highest_of_files(folder: Path, column: str) -> list[Any] | None:
-    """Return a column's highest value in each data file, timestamps to the millisecond; None if the log lacks it."""
-    with suppress(*ERRORS):
-        found = statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
-        rows = zip(*(each.to_pylist() for each in found.columns), strict=True)
-        values = [value for value, nulls, records in rows if None in (nulls, records) or nulls < records]
-        return None if None in values else values
-    return None
 
 
 class LocalState(NamedTuple):
@@ -112,11 +102,11 @@ def last_transaction(folder: Path, app_id: str) -> int | None:
 class Log:
     """A table's state from its log, and the size in bytes of all its files. The version is -1 without a commit.
 
-    `files` has the bytes of each live data file; None if the log is damaged, or its checkpoint has an unsupported form.
+    `files` has the bytes of each live data file; None if the log is damaged.
     """
 
     version: int = -1
-    files: dict[str, int] | None = field(default_factory=dict)
+    files: dict[str, int] | None = None
     violations: list[Violation] = field(default_factory=list)
     sizes: Mapping[str, int] = field(default_factory=dict)
 
@@ -127,30 +117,33 @@ class Log:
 
 
 def read_log(table: Files) -> Log:
-    """Replay a table's log from its last checkpoint, and record log files that are missing or unreadable."""
+    """Read a table's log from its last checkpoint on, and record log files that are missing or unreadable."""
     log, folder = Log(sizes=table.sizes()), table.below("_delta_log")
     names = log.names
     commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
-    start = _last_checkpoint(names)
-    other = max((int(match[1]) for name in names if (match := _OTHER_CHECKPOINT.fullmatch(name))), default=-1)
-    log.version = max([start, other, *commits])
+    others = (int(match[1]) for name in names if (match := _OTHER_CHECKPOINT.fullmatch(name)))
+    start = max([_last_checkpoint(names), *others])
+    log.version = max([start, *commits])
     if log.version < 0:
         log.violations.append(Violation(folder.place, "no commit", "a Delta log"))
         return log
-    if other > start:
-        start, log.files = other, None
-    elif start >= 0:
-        _read_checkpoint(folder, names, start, log)
-    for version in range(start + 1, log.version + 1):
-        if version not in commits:
-            log.violations.append(
-                Violation(f"{folder.place}/{version:020}.json", "no such file", f"version {version} of the table")
-            )
-            log.files = None
-            continue
-        _replay(folder, commits[version], log)
-    log.violations.extend(_lost(folder, names, log.version))
+    damaged = (_damage(folder, version, commits.get(version)) for version in range(start + 1, log.version + 1))
+    log.violations += [*filter(None, damaged), *_lost(folder, names, log.version)]
+    if not log.violations:
+        try:
+            live = statistics(_opened(table, log.version), "path", "size_bytes")
+        except ERRORS as error:
+            observed = f"cannot be read: {headline(str(error))}"
+            read = f"version {log.version}" + (f", from the checkpoint of version {start} on" if start >= 0 else "")
+            log.violations.append(Violation(folder.place, observed, read))
+        else:
+            log.files = dict(zip(live["path"].to_pylist(), live["size_bytes"].to_pylist(), strict=True))
     return log
+
+
+def _opened(table: Files, version: int) -> DeltaTable:
+    options = table.storage.for_delta_rs() if table.storage else None
+    return DeltaTable(table.place, version=version, storage_options=options)
 
 
 @dataclass(frozen=True)
@@ -207,7 +200,7 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
 
 def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
     """Yield the live data files that are missing, or whose size differs from the log."""
-    for name, size in (log.files or {}).items():
+    for name, size in sorted((log.files or {}).items()):
         if "://" in name or name.startswith(("/", "file:")):
             continue  # of a clone: the file belongs to another table
         observed = log.sizes.get(unquote(name))
@@ -219,51 +212,29 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 def old_files(table: Files) -> list[str] | None:
     """Return the files that only earlier versions use: existing files, and files that the log still names.
 
-    Includes log files from before the last checkpoint. None if the log is damaged, or its checkpoint has an unsupported form.
+    Includes log files from before the last checkpoint. None if the log is damaged.
     """
-    log, folder = read_log(table), table.below("_delta_log")
-    if log.files is None or log.violations:
+    log = read_log(table)
+    if log.files is None:
         return None
-    live, earlier = {unquote(path) for path in log.files}, before_checkpoint(log.names)
-    found = {name for name in log.sizes if not name.startswith("_delta_log/")} - live
-    found.update(f"_delta_log/{name}" for name in earlier)
-    for name in set(log.names).difference(earlier):
-        if _COMMIT.fullmatch(name):
-            found |= set(_paths(_lines(folder, name, log) or [])) - live
-        elif _CHECKPOINT.fullmatch(name):
-            found |= set(_paths(_checkpoint(folder, name, "remove.path"))) - live
-    return sorted(name for name in found if not _is_checksum(name))
+    last = _opened(table, log.version)
+    unused = last.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True)
+    in_log = (f"_delta_log/{name}" for name in before_checkpoint(log.names))
+    return sorted({*in_log, *(unquote(name) for name in unused if not name.endswith(".crc"))})
 
 
-def before(names: Iterable[str], version: int) -> list[str]:
-    """Return the log files of versions before this one, sorted, and the files that crashed writers left.
+def before_checkpoint(names: Collection[str]) -> list[str]:
+    """Return the log files from before the last complete checkpoint, and the files that crashed writers left, sorted.
 
-    >>> before([f"{1:020}.json", f".{2:020}.json.0b3d.tmp", f"{2:020}.json", "_last_checkpoint"], 2)
-    ['.00000000000000000002.json.0b3d.tmp', '00000000000000000001.json']
+    >>> before_checkpoint([f"{2:020}.{end}" for end in ("checkpoint.parquet", "json", "json.0b3d.tmp")] + [f"{1:020}.json"])
+    ['00000000000000000001.json', '00000000000000000002.json.0b3d.tmp']
     """
+    last = _last_checkpoint(names)
     numbered = [(name, match) for name in names if (match := _OF_VERSION.fullmatch(name))]
-    return sorted(name for name, match in numbered if int(match[1]) < version or name.endswith(".tmp"))
+    return sorted(name for name, match in numbered if int(match[1]) < last or name.endswith(".tmp"))
 
 
-def before_checkpoint(names: Iterable[str]) -> list[str]:
-    """Return the log files from before the last complete checkpoint."""
-    found = list(names)
-    return before(found, _last_checkpoint(found))
-
-
-def _paths(actions: Iterable[Action]) -> Iterator[str]:
-    for action in actions:
-        for kind in ("add", "remove", "cdc"):
-            if (named := action.get(kind)) and named["path"] is not None:
-                yield unquote(named["path"])
-
-
-def _is_checksum(name: str) -> bool:
-    last = name.rpartition("/")[2]
-    return last.startswith(".") and last.endswith(".crc")
-
-
-def _last_checkpoint(names: list[str]) -> int:
+def _last_checkpoint(names: Iterable[str]) -> int:
     parts: dict[tuple[int, int], int] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
@@ -272,65 +243,25 @@ def _last_checkpoint(names: list[str]) -> int:
     return max((version for (version, wanted), found in parts.items() if found >= wanted), default=-1)
 
 
-def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log) -> None:
-    for name in names:
-        match = _CHECKPOINT.fullmatch(name)
-        if match is None or int(match[1]) != version:
-            continue
-        try:
-            rows = _checkpoint(folder, name, "add.path", "add.size")
-        except Exception as error:  # noqa: BLE001 -- any error of the reader is the finding
-            log.violations.append(
-                Violation(f"{folder.place}/{name}", f"cannot be read: {error}", f"a checkpoint of version {version}")
-            )
-            log.files = None
-            return
-        _apply(rows, log)
-
-
-def _checkpoint(folder: Files, name: str, *columns: str) -> list[Action]:
-    rows: list[Action] = pq.ParquetFile(pa.BufferReader(folder.read(name))).read(columns=list(columns)).to_pylist()
-    return rows
-
-
-def _replay(folder: Files, name: str, log: Log) -> None:
-    actions = _lines(folder, name, log)
-    if actions is None:
-        log.files = None
-        return
-    if not any("commitInfo" in action for action in actions):
-        log.violations.append(Violation(_where(folder, name), "no commitInfo", "a line that says what was committed"))
-    _apply(actions, log)
-
-
 def _where(folder: Files, commit: str) -> str:
     return f"{folder.place}/{commit}, version {int(commit.removesuffix('.json'))}"
 
 
-def _lines(folder: Files, name: str, log: Log) -> list[Action] | None:
-    where = _where(folder, name)
-    text = folder.read(name)
+def _damage(folder: Files, version: int, name: str | None) -> Violation | None:
+    """Return what is wrong with a version's commit, which a crash may have emptied or cut off."""
+    if name is None:
+        return Violation(f"{folder.place}/{version:020}.json", "no such file", f"version {version} of the table")
+    where, text, actions = _where(folder, name), folder.read(name), []
     if not text.strip():
-        log.violations.append(Violation(where, f"{len(text)} bytes", "a commit: lines of JSON"))
-        return None
-    actions = []
+        return Violation(where, f"{len(text)} bytes", "a commit: lines of JSON")
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             actions.append(json.loads(line))
         except ValueError:
-            log.violations.append(Violation(f"{where}, line {number}", f"{len(line)} bytes that are no JSON", "a line of JSON"))
-            return None
-    return actions
-
-
-def _apply(actions: Iterable[Action], log: Log) -> None:
-    if log.files is None:
-        return
-    for action in actions:
-        if (added := action.get("add")) and added.get("path") is not None:
-            log.files[added["path"]] = added["size"]
-        if removed := action.get("remove"):
-            log.files.pop(removed["path"], None)
+            return Violation(f"{where}, line {number}", f"{len(line)} bytes that are no JSON", "a line of JSON")
+    if any("commitInfo" in action for action in actions):
+        return None
+    return Violation(where, "no commitInfo", "a line that says what was committed")
 
 
 def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
@@ -15,13 +14,12 @@ from deltalake.exceptions import DeltaError
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from lakehouse.contracts.bronze import OWNER
+from lakehouse.sidecar_files import Files
 from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
-    from lakehouse.sidecar_files import StoreFiles
     from lakehouse.table import Lakehouse
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
@@ -60,43 +58,29 @@ def _owner(lakehouse: Lakehouse) -> str | None:
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:
     """Try whether the tables' storage refuses a second commit of the same version. Raises any of ERRORS.
 
-    In a folder, a file is linked twice to one name, as commits are. In a store, an object is put twice with the condition that
-    it is absent. For a missing root the nearest folder above it is tried. None if a folder has no links: commits are then
-    renamed, and only the lock on the root separates writers.
+    A file is put twice with the condition that it is absent. In a folder that links it to its name, as commits are linked; for
+    a missing root the nearest folder above it is tried. None if a folder has no links: commits are then renamed, and only the
+    lock on the root separates writers.
     """
-    name = f"_check-{secrets.token_hex(8)}"
-    if (root := lakehouse.local_root) is not None:
-        return _is_exclusive_in_folder(next(each for each in (root, *root.parents) if each.exists()) / f".{name}")
-    return _is_exclusive_in_store(cast("StoreFiles", lakehouse.table_files), name)  # asked only of tables in files
-
-
-def _is_exclusive_in_folder(file: Path) -> bool | None:
-    target = file.with_name(f"{file.name}-linked")
+    root = lakehouse.local_root
+    if root is None:
+        files = Files(lakehouse.name, lakehouse.storage)
+    else:
+        files = Files(str(next(each for each in (root, *root.parents) if each.exists())))
+    store, name = files.store, f"._check-{secrets.token_hex(8)}"
     try:
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        obstore.put(store, name, b"first", mode="create")
         try:
-            target.hardlink_to(file)
-        except OSError:
-            return None
-        try:
-            target.hardlink_to(file)
-        except FileExistsError:
-            return True
-        return False
-    finally:
-        with contextlib.suppress(OSError):
-            target.unlink(missing_ok=True)
-            file.unlink(missing_ok=True)
-
-
-def _is_exclusive_in_store(files: StoreFiles, name: str) -> bool:
-    try:
-        obstore.put(files.store, name, b"first", mode="create")
-        try:
-            obstore.put(files.store, name, b"second", mode="create")
+            obstore.put(store, name, b"second", mode="create")
         except AlreadyExistsError:
             return True
+    except BaseError:
+        if root is None:
+            raise
+        obstore.put(store, name, b"without a link")
+        return None
+    else:
         return False
     finally:
         with contextlib.suppress(*ERRORS):
-            obstore.delete(files.store, name)
+            obstore.delete(store, name)

@@ -153,8 +153,14 @@ def but(column: str, first: int, last: int) -> list[Box]:
 
 
 def _highest(spark: SparkSession, table: Table, column: str) -> Any:
-    if (folder := table.local_folder) is not None and (values := log_files.highest_of_files(folder, column)) is not None:
-        return max(values, default=None)
+    """Return a column's highest value, in a local folder from the log's statistics: timestamps to the millisecond."""
+    with suppress(*log_files.ERRORS):
+        if (folder := table.local_folder) is not None:
+            found = log_files.statistics(log_files.opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
+            rows = zip(*(each.to_pylist() for each in found.columns), strict=True)
+            values = [value for value, nulls, records in rows if None in (nulls, records) or nulls < records]
+            if None not in values:  # as where the log lacks them
+                return max(values, default=None)
     whole = tables.found(spark, table)
     return None if whole is None else whole.agg(F.max(column).alias("highest")).toArrow()["highest"][0].as_py()
 

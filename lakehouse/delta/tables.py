@@ -430,11 +430,6 @@ def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
         raise
 
 
-def drop(spark: SparkSession, table: Table) -> None:
-    """Drop a catalog table if it exists."""
-    spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
-
-
 def delete(spark: SparkSession, table: Table, where: str) -> int:
     """Delete the rows that a condition selects; return how many. No commit if it selects none. Raises as `merge`."""
     return merge(spark, f"DELETE FROM {table.sql} WHERE {where}", table)  # noqa: S608 -- a condition that Tidemark writes

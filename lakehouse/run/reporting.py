@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from lakehouse.escape import brief, json_text, shortened
 from lakehouse.run.context import Report, bind
+from lakehouse.settings.secrets import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from lakehouse.sidecar_files import Files
 
-MASK = "********"
 _LONGEST_IN_LOG = 10_000  # characters of an event's text; the message of an error fits, as its parts are cut one by one
 
 

@@ -1,4 +1,4 @@
-"""The formats that are extras: each is imported by the name that a config or a claim has for it. Text and JSON are not here."""
+"""The extras that are imported by name, such as a format that a config or a claim names. Text and JSON are not here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _MODULES = {
     "avro": "tidemark.extras.formats.avro",
     "protobuf": "tidemark.extras.formats.protobuf",
     "registry": "tidemark.extras.formats.registry",
+    "report": "tidemark.extras.report.page",
+    "watch": "tidemark.extras.watch.metrics",
 }
-_LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf"}
-"""By format: what the extra of its name installs."""
-EXTRAS = tuple(_LIBRARIES)
+_LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf", "report": "vl_convert", "watch": "prometheus_client"}
+"""A library that the extra of that name installs."""
+EXTRAS = ("avro", "protobuf")
 """The formats whose values have a schema of their own."""
 
 
@@ -44,15 +46,16 @@ def schemas(name: str) -> Schemas:
 
 
 def load(name: str) -> Any:
-    """Import the decoder of a format (`lakehouse.extract.written.Decoder`), or `registry`; raises as `schemas`."""
+    """Import the decoder of a format (`lakehouse.extract.written.Decoder`), or another extra; raises as `schemas`."""
     return _imported(name)
 
 
 @lru_cache
 def _imported(name: str, part: str = "") -> Any:
     if name in _LIBRARIES and not _is_installed(_LIBRARIES[name]):
+        lacking = f"Values are {name.capitalize()}, and its library is" if name in EXTRAS else f"The libraries of `{name}` are"
         raise ToolError(
-            f"Values are {name.capitalize()}, and its library is not installed.",
+            f"{lacking} not installed.",
             where="this Python environment",
             observed=f"no {_LIBRARIES[name]}",
             next_step=f"Nothing is lost. Install it: pip install 'tidemark-lakehouse[{name}]'.",

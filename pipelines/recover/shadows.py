@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from lakehouse.delta import tables
 from lakehouse.table import SHADOWS
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def drop(spark: SparkSession, run: Run) -> str | None:
     elif place.root is None:
         found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
         for row in found:
-            tables.drop(spark, place.table(row["tableName"]))
+            spark.sql(f"DROP TABLE IF EXISTS {place.table(row['tableName']).sql}")
     elif (files := place.table_files) is not None:
         kept = files.below(SHADOWS)
         for name in kept.sizes():

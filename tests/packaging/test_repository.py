@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 PRODUCTION = "resources/files/requirements.txt"
-OF_THIS_CHECKOUT = {"tidemark-producer"}  # what no lock has: our producer kit, which `make setup` installs from its folder
+OF_THIS_CHECKOUT = {"tidemark-lakehouse", "tidemark-producer"}  # in no lock: `make setup` installs both from their folders
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
 
 REGISTRY_HOST = re.compile(

@@ -19,7 +19,7 @@ PACKAGES = {*BESIDE_TIDEMARK, "tidemark"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SCRIPTS = PROJECT["scripts"]
 # py4j is pyspark's; urllib3 comes beneath requests, pydantic_core beneath pydantic, in the versions that those need.
-BROUGHT_ALONG = {"py4j", "urllib3", "pydantic-core"}
+BROUGHT_ALONG = {"markupsafe", "py4j", "urllib3", "pydantic-core"}
 KIT = ROOT / "producer"
 MODULES_OF_THE_KIT = sorted((KIT / "tidemark_producer").glob("*.py"))
 

@@ -15,7 +15,7 @@ from lakehouse.delta.log_files import read_log
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
 from lakehouse.settings.pipeline import Settings
-from lakehouse.sidecar_files import LocalFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
 from pipelines.job import Job
@@ -49,7 +49,7 @@ def test_small_files_become_few_and_old_ones_go(spark: SparkSession, new_run: Ca
     for sent in ([Record.of(0, 0)], [Record.of(1, 1), Record.of(2, 1)]):
         loaded(spark, new_run(), settings, sent)
         published(spark, new_run(), settings)
-    files = len(read_log(LocalFiles(root / "silver_records")).files or {})  # the folder may have empty ones too
+    files = len(read_log(Files(str(root / "silver_records"))).files or {})  # the folder may have empty ones too
 
     done = maintained(spark, run, settings)
     looked = maintained(spark, run, settings, is_dry_run=True)

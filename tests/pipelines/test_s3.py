@@ -9,7 +9,7 @@ from typing import Any
 import obstore
 import pytest
 
-from lakehouse.sidecar_files import StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.kafka import send, sequenced
@@ -36,7 +36,7 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
     with before_store(s3) as (port, interference):
         make_bucket(s3, f"behind-{port}")
         lakehouse = in_s3(port, f"behind-{port}")
-        bucket = StoreFiles(storage(s3), f"s3://behind-{port}")  # the rival's way, past the proxy
+        bucket = Files(f"s3://behind-{port}", storage(s3))  # the rival's way, past the proxy
         assert isinstance(lakehouse.storage, S3Storage)
         place = section("root", lakehouse.root or "", lakehouse.storage)  # its credentials are references, as a user has them
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}

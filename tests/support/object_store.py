@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakehouse.sidecar_files import StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.storage import AzureStorage, GoogleStorage, S3Storage
 from tests.support.served import PATIENCE_SECONDS, Handler, kept_program, listening, served
 from tidemark.extras.demo.broker_process import HOST, free_port
@@ -228,5 +228,5 @@ def fake_gcs(folder: Path) -> Iterator[tuple[GoogleStorage, str]]:
         *("-log-level", "error", "-filesystem-root", str(objects), "-public-host", f"{HOST}:{port}"),
     ]
     given = GoogleStorage(f"http://{HOST}:{port}")
-    with served(command, folder, StoreFiles(given, f"gs://{BUCKET}").sizes):
+    with served(command, folder, Files(f"gs://{BUCKET}", given).sizes):
         yield given, f"gs://{BUCKET}"

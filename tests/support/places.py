@@ -17,7 +17,7 @@ from typing import Any
 import obstore
 from pyspark.sql import SparkSession
 
-from lakehouse.sidecar_files import Files, LocalFiles, StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.spark.session import FILE_MANAGER
 from lakehouse.storage import S3Storage, Storage
 from lakehouse.table import Lakehouse
@@ -116,11 +116,11 @@ def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
 
 
 def upload(folder: Path, root: str, storage: S3Storage) -> None:
-    _copy_all(LocalFiles(folder), StoreFiles(storage, root))
+    _copy_all(Files(str(folder)), Files(root, storage))
 
 
 def _copy_all(here: Files, there: Files | None) -> None:
-    assert isinstance(there, StoreFiles)
+    assert there is not None
     store = there.store
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: obstore.put(store, name, here.read(name)), here.sizes()))

@@ -11,6 +11,7 @@ import typer
 
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable, shortened
+from lakehouse.settings import formats
 from lakehouse.table import Lakehouse
 from tidemark.commands.tools import Call
 from tidemark.process import output as show
@@ -198,9 +199,7 @@ def report(
     if call.as_json:
         show.write_json(found)
         return
-    from tidemark.extras.report.page import make_report  # with Altair, which takes seconds to import
-
-    show.write(make_report(found, output))
+    show.write(formats.load("report").make_report(found, output))  # with Altair, which takes seconds to import
 
 
 def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:

@@ -10,7 +10,7 @@ import obstore
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse.sidecar_files import StoreFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.storage import AzureStorage, GoogleStorage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
@@ -52,7 +52,7 @@ def test_a_commit_that_came_first_is_not_overwritten(
     lakehouse = lakehouse_at(tmp_path)
     given = lakehouse.storage
     assert isinstance(given, AzureStorage | GoogleStorage)
-    bucket = StoreFiles(given, str(lakehouse.root).rpartition("/")[0])
+    bucket = Files(str(lakehouse.root).rpartition("/")[0], given)
     table, port = f"{lakehouse.root}/numbers", int((given.endpoint or "").rpartition(":")[2])
     rivals: dict[str, bytes] = {}
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
-from lakehouse.sidecar_files import LocalFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.table import Lakehouse
 from tidemark.extras.watch import metrics, state
 from tidemark.process import output
@@ -28,8 +28,8 @@ def mode(path: Path) -> int:
 
 
 def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    result = Path(save_result(LocalFiles(tmp_path / "lake" / "_reports"), {"run_id": "r1"}))
-    state.write((LocalFiles(tmp_path / "lake" / "_watch"), "state.json"), state.State())
+    result = Path(save_result(Files(str(tmp_path / "lake" / "_reports")), {"run_id": "r1"}))
+    state.write((Files(str(tmp_path / "lake" / "_watch")), "state.json"), state.State())
 
     files = sorted(path for path in (tmp_path / "lake").rglob("*") if path.is_file())
     assert files == [result, tmp_path / "lake" / "_watch" / "state.json"]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakehouse.run.reporting import MASK, JsonReport, open_report, scrubber
+from lakehouse.run.reporting import JsonReport, open_report, scrubber
 from lakehouse.run.terminal_view import LiveReport
+from lakehouse.settings.secrets import MASK
 
 SECRET = 'pass"word\n1'
 

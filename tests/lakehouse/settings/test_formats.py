@@ -10,10 +10,12 @@ import pytest
 from lakehouse.config.load import load
 from lakehouse.errors import ToolError
 from lakehouse.extract.written import Decoder
+from lakehouse.run.reporting import PythonLog
 from lakehouse.settings import formats
 from lakehouse.settings.formats import Schemas
 from tests.support.small_config import small_config
 from tidemark.extras.formats import avro, avro_schema, protobuf, protobuf_schema
+from tidemark.extras.watch.after_run import listening
 
 SCHEMAS: dict[str, Schemas] = {"avro": avro_schema, "protobuf": protobuf_schema}
 DECODERS: dict[str, Decoder] = {"avro": avro, "protobuf": protobuf}
@@ -33,6 +35,16 @@ def test_a_config_says_what_to_install_for_its_format(monkeypatch: pytest.Monkey
     with pytest.raises(ToolError, match=rf"tidemark-lakehouse\[{name}\]"):
         load(small_config(str(tmp_path), value=value), environ={})
     assert load(small_config(str(tmp_path), value={**value, "format": "json"}), environ={}).registry is not None
+
+
+def test_a_report_and_metrics_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    formats._imported.cache_clear()
+    settings = load(small_config(str(tmp_path), watch={"metrics_port": 9464}), environ={})
+    with pytest.raises(ToolError, match=r"tidemark-lakehouse\[watch\]"), listening(settings, PythonLog()):
+        pass
+    with pytest.raises(ToolError, match=r"tidemark-lakehouse\[report\]"):
+        formats.load("report")
 
 
 def test_a_config_of_json_imports_no_extra_and_one_of_avro_no_spark() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import shortened
 from lakehouse.run.context import Report, bind
+from lakehouse.settings import formats
 from lakehouse.table import Lakehouse
 from tidemark.process.exit_codes import best_effort, scrub_text
 from tidemark.runner.summary import STAGES
@@ -78,9 +79,9 @@ def listening(settings: Settings, report: Report) -> Iterator[None]:
     if settings.watch.metrics_port is None:
         yield
         return
-    from tidemark.extras.watch import metrics
     from tidemark.extras.watch import state as watch_state
 
+    metrics = formats.load("watch")
     with best_effort(report, "watch.state"):
         metrics.show(settings.pipeline, metrics.of_runs(watch_state.read(watch_state.place(settings))))
     with metrics.listening(settings.watch.metrics_host, settings.watch.metrics_port, report):
@@ -173,8 +174,7 @@ def _lags(job: Job, found: dict[str, Any], report: Report) -> list[dict[str, Any
 def _publish(settings: Settings, state: State, found: dict[str, Any], lags: list[dict[str, Any]] | None) -> None:
     if not settings.watch.has_metrics:
         return
-    from tidemark.extras.watch import metrics
-
+    metrics = formats.load("watch")
     samples = [*metrics.of_runs(state), *metrics.of_tables(found), *metrics.of_lags(lags)]
     metrics.show(settings.pipeline, samples)
     if settings.watch.metrics_file is not None:

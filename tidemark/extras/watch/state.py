@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from lakehouse.sidecar_files import LocalFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.sidecar_files import Files
 
     Place = tuple[Files, str]
 
@@ -57,7 +56,7 @@ def place(settings: Settings) -> Place:
     """Return the state's file: the config's, or `_watch/state.json` next to the tables; OSError if it is not reachable."""
     if settings.watch.state_file:
         file = Path(settings.watch.state_file)
-        return LocalFiles(file.parent), file.name
+        return Files(str(file.parent)), file.name
     lakehouse = Lakehouse.of(settings)
     folder = lakehouse.sidecar_files("_watch")
     if folder is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakehouse.settings.pipeline import Kafka, Settings
-from lakehouse.sidecar_files import LocalFiles
+from lakehouse.sidecar_files import Files
 from lakehouse.table import Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
@@ -103,7 +103,7 @@ def test_a_gate_that_failed_says_what_comes_next_until_somebody_decided(found: d
 
 def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
     (root / "_reports" / "zzz.json").write_text("not ours")
-    runs = last_runs(LocalFiles(root / "_reports"))
+    runs = last_runs(Files(str(root / "_reports")))
     assert [run["exit_code"] for run in runs] == [None, None, None, 3, None, None, None]
     assert runs[0]["stages"] == dict.fromkeys(("bronze", "silver", "gate", "gold"), 1.5)
     assert (runs[0]["seconds"], runs[0]["records"]) == (6.25, 7)
