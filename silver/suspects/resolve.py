@@ -20,7 +20,7 @@ from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPE
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.interval_join import any_of, at
 from silver.columns import NONE, filled, row_codes, share
-from silver.model import SEGMENT, Limits, tuples_of
+from silver.model import SEGMENT, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.columns import Flags, Numbers
     from silver.decide.kernel import Decided
+    from silver.model import Limits
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
 
-_LIMITS = Limits()
 PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
@@ -156,19 +156,6 @@ def with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
     nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a missing place fails below
     nth[code[len(rows) :]] = np.arange(len(contents))
     return rows.append_column("content_sha256", contents["content_sha256"].take(pa.array(nth[code[: len(rows)]])))
-
-
-def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
-    """Return the keys of rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
-    named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
-    named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
-    found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), _LIMITS.suspects):
-        part = named.slice(first, _LIMITS.suspects)
-        keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
-        kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
-        found.update(tuples_of(of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
-    return found
 
 
 def _of_class(found: pa.Table, *kinds: str) -> pa.Table:
