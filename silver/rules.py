@@ -86,7 +86,7 @@ class Reading:
     def needs_schemas(self) -> bool:
         """Whether a schema registry has the schemas by which values are decoded, or sequence, producer or epoch are read."""
         sources = (self.sequence, self.producer, self.epoch)
-        reads_fields = any(source is not None and source.form == "field" for source in sources)
+        reads_fields = any(source is not None and source.form in ("field", "debezium") for source in sources)
         is_asked = self.written is not None and self.written.has_types and self.written.has_prefix
         return is_asked and (reads_fields or self.payload is not None)
 

@@ -10,7 +10,6 @@ import importlib
 import inspect
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -64,7 +63,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     # One projection per step: the next step uses its columns more than once, and Spark then computes them only once.
     slots = _slots(roles)
     events = [each for each in roles.get("sequence", ()) if each.source.form == "debezium"]
-    is_event = reduce(or_, (per_topic.is_of(each.kinds, each.of) for each in events), F.lit(False))
+    is_event = [(each.written, per_topic.is_of(each.kinds, each.of)) for each in events]
     databases = {each.source.argument for each in events}
     found = debezium_columns.parsed(given, is_event, sorted(databases)) if events else given
     found = found.withColumns(slots)
@@ -127,7 +126,8 @@ def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Cas
     found: dict[tuple[Source, Written | None], list[int]] = {}
     for nth in here:
         if (source := ways[nth].by_role.get(role)) is not None:
-            found.setdefault((source, ways[nth].written if source.form == "field" else None), []).append(nth)
+            written = ways[nth].written if source.form == "field" else ways[nth].decoded_event
+            found.setdefault((source, written), []).append(nth)
     return [_Case(source, written, role, tuple(nths), len(ways)) for (source, written), nths in found.items()]
 
 

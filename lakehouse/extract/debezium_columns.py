@@ -10,21 +10,36 @@ from pyspark.sql import functions as F
 
 from lakehouse.extract import debezium, json_strictness
 from lakehouse.extract.debezium import BITS, COMMIT_BITS, NO_NUMBER, PLACE_BITS
-from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.extract.written import PREFIX_BYTES, at_path
+from lakehouse.settings.payload_schema import CORRUPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-_TEXT, _EVENT = "_text_of_event", "_event"
+    from lakehouse.extract.written import Written
+
+_TEXT, _DECODED, _EVENT = "_text_of_event", "_decoded_event", "_event"
 _PROBLEM, _BODY = "_problem", "_body"
-STEPS = (_TEXT, _EVENT)
+_ROW, _ENVELOPE = "_row", "_envelope"
+STEPS = (_TEXT, _DECODED, _EVENT)
 """The columns of `parsed`."""
 
 
-def parsed(records: DataFrame, is_event: Column, databases: Iterable[str]) -> DataFrame:
-    """Add the columns `STEPS`: the value's JSON text, and the fields of these databases with the value's problem."""
+def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]], databases: Iterable[str]) -> DataFrame:
+    """Add the columns `STEPS`: the value's text or decoded value, and the fields of these databases with the value's problem.
+
+    `is_event` says which records are change events, and how their values are decoded; None for JSON.
+    """
+    fields = {name: places for database in databases for name, places in debezium.paths(database).items()}
+    is_json = _any([F.lit(False), *(is_of for written, is_of in is_event if written is None)])
+    decoded = [(written, is_of) for written, is_of in is_event if written is not None]
+    found = _of_json(records, is_json, fields)
+    return _of_decoded(found, decoded, fields) if decoded else found
+
+
+def _of_json(records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]) -> DataFrame:
     value = F.when(is_event, F.col("value"))
     # No JSON begins with a zero byte: it is the prefix of a schema registry.
     has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
@@ -43,12 +58,37 @@ def parsed(records: DataFrame, is_event: Column, databases: Iterable[str]) -> Da
     body = F.when(is_wrapped, F.try_variant_get(event, "$.payload", "variant")).otherwise(event)
     found = found.withColumn(_EVENT, F.struct(unread.alias(_PROBLEM), body.alias(_BODY)))
     body = event[_BODY]
-    fields = {name: places for database in databases for name, places in debezium.paths(database).items()}
     texts = (
         F.coalesce(*(F.try_variant_get(body, f"$.{place}", "string") for place in places)).alias(name)
         for name, places in fields.items()
     )
     return found.withColumn(_EVENT, F.struct(event[_PROBLEM].alias(_PROBLEM), *texts))
+
+
+def _of_decoded(
+    records: DataFrame, is_event: Sequence[tuple[Written, Column]], fields: Mapping[str, Sequence[str]]
+) -> DataFrame:
+    """Replace the fields of decoded values. Rows and envelopes are decoded apart: a column of a row may be named `source`."""
+    value, places = F.col("value"), [place for each in fields.values() for place in each]
+    parts = []
+    for part in (_ROW, _ENVELOPE):
+        wanted = at_path(*(place for place in places if _part(place) == part))
+        decoded = F.coalesce(*(F.when(is_of, each.decoder.decode(value, each, wanted)) for each, is_of in is_event))
+        parts.append(decoded.alias(part))
+    found, event = records.withColumn(_DECODED, F.struct(*parts)), F.col(_DECODED)
+    is_decoded = event[_ROW][CORRUPT].isNotNull() | event[_ENVELOPE][CORRUPT].isNotNull()
+    problem = F.when(value.isNull(), F.lit("null")).when(~is_decoded, F.lit("not_decoded"))
+    texts = (F.coalesce(*(_at(event[_part(place)], place) for place in each)).alias(name) for name, each in fields.items())
+    read = F.when(_any([is_of for _, is_of in is_event]), F.struct(problem.alias(_PROBLEM), *texts))
+    return found.withColumn(_EVENT, read.otherwise(F.col(_EVENT)))
+
+
+def _part(place: str) -> str:
+    return _ROW if place.startswith("__") else _ENVELOPE
+
+
+def _at(struct: Column, place: str) -> Column:
+    return reduce(lambda found, name: found.getField(name), place.split("."), struct)
 
 
 def position(database: str) -> Column:

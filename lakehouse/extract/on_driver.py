@@ -221,8 +221,8 @@ def raw(  # noqa: PLR0911 -- one for each form
 def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]:
     """Return the epoch or the sequence of Debezium's position as digits, or the problem."""
     found = record.behind_prefix if (record.value or b"").startswith(b"\0") else record
-    document = found.json
-    if problem := found.json_problem or ("repeated" if _is_repeating(document) else None):
+    document, fault = (found.json, found.json_problem) if record.decoded is None else (record.decoded, None)
+    if problem := fault or ("repeated" if _is_repeating(document) else None):
         return None, problem
     if _event_text(document, "schema.type") == "struct":
         document = document.get("payload")

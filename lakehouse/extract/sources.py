@@ -105,7 +105,15 @@ class Sources:
     def is_left_to_silver(self) -> bool:
         """Whether Silver extracts all records, not Bronze, because a failing function or registry must not stop the ingest."""
         kinds = (each for each, _ in self.kinds)
-        return all(any(source.form in ("custom", "field") for source in each.by_role.values()) for each in kinds)
+        return all(
+            each.decoded_event or any(source.form in ("custom", "field") for source in each.by_role.values()) for each in kinds
+        )
+
+    @property
+    def decoded_event(self) -> Written | None:
+        """The format of change events that are decoded by a schema; None for JSON and other records."""
+        is_decoded = self.sequence.form == "debezium" and self.written is not None and self.written.has_types
+        return self.written if is_decoded else None
 
     @property
     def fingerprint(self) -> str:

@@ -30,12 +30,13 @@ def without_prefix(value: bytes) -> bytes | None:
     return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
 
 
-def at_path(path: str) -> Type:
-    """Return the fields that lead to a sequence, producer or epoch, such as `meta.seq`."""
-    found = KEY
-    for name in reversed(path.split(".")):
-        found = Type("struct", fields=(Field(name, found),))
-    return found
+def at_path(*paths: str) -> Type:
+    """Return the fields that lead to parts of a sequence, producer or epoch, such as `meta.seq`."""
+    inner: dict[str, list[str]] = {}
+    for path in paths:
+        name, _, rest = path.partition(".")
+        inner.setdefault(name, []).extend([rest] if rest else [])
+    return Type("struct", fields=tuple(Field(name, at_path(*rests) if rests else KEY) for name, rests in inner.items()))
 
 
 class Decoder(Protocol):
@@ -48,6 +49,12 @@ class Decoder(Protocol):
         """Decode values to a struct of the wanted fields and CORRUPT, which is false if a value was decoded, otherwise null.
 
         A KEY becomes text. `written` must have the schema of every id in the values: another id fails the query.
+        """
+
+    def content(self, value: Column, written: Written, left_out: str, /) -> Column:
+        """Return what change events are compared by: the value's fields, except those whose names match `left_out`, as bytes.
+
+        A value whose schema is not in `written` is returned as it is.
         """
 
     def misfits(self, records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type, /) -> Sequence[tuple[int, str]]:

@@ -33,7 +33,7 @@ _REFUSED = {
     "VOID": "Delta cannot store it",
     "VARIANT": "It cannot be compared, so copies could not be verified; write STRING or STRUCT<...>",
 }
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
 _MOST_LEVELS = 50
 _NOT_IN_NAMES = " ,;{}()\n\t="
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -260,7 +260,7 @@ class _Parser:
     def _digits(self) -> tuple[int, int]:
         written = self.take(r"\(\s*[0-9]{1,4}\s*(?:,\s*[0-9]{1,4}\s*)?\)")
         precision, scale, *_ = (*map(int, re.findall("[0-9]+", written or "10")), 0)
-        if not (1 <= precision <= _MOST_DIGITS and scale <= precision):
-            expected = f"at most {_MOST_DIGITS} digits, and a scale up to the precision"
+        if not (1 <= precision <= MOST_DIGITS and scale <= precision):
+            expected = f"at most {MOST_DIGITS} digits, and a scale up to the precision"
             raise SettingError(f"DECIMAL({precision},{scale}) cannot be", expected, "For example DECIMAL(18,2).")
         return precision, scale

@@ -368,9 +368,9 @@ def _require_one_epoch(settings: Mapping[str, Any], at: tuple[str, ...] = ()) ->
 
 def _require_fitting_format(value: ValueFormat | None, settings: Mapping[str, Any], at: tuple[str, ...] = ()) -> None:
     sequence = settings.get("sequence")
-    if sequence is not None and sequence.form == "debezium" and value is not None and value.format in formats.EXTRAS:
-        what, expected = f"debezium reads its position from JSON, and values are {value.format}", "values in JSON"
-        next_step = "Let the connector write JSON (value.converter), or write a function of yours as custom."
+    if sequence is not None and sequence.form == "debezium" and value is not None and value.format == "protobuf":
+        what, expected = "debezium reads its position from JSON or Avro, and values are protobuf", "values in JSON or Avro"
+        next_step = "Let the connector write one of them (value.converter), or write a function of yours as custom."
         raise SettingError(what, expected, next_step, at=at)
     if sequence is not None and sequence.form not in IN_VALUE and value is not None and value.tombstones == "skip":
         what, expected = "a tombstone has its sequence as other records do, and would be skipped", "keep, or no tombstones"

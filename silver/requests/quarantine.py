@@ -38,7 +38,7 @@ from lakehouse.table import GOLD_REJECTS, SILVER_REJECTS
 from silver.model import REJECT
 from silver.state.ledger import StreamLoad, load_of
 from silver.state.tables import before_load
-from silver.suspects import moved, resolve
+from silver.suspects import moved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,7 +76,7 @@ def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: in
         return Choice(meant, in_gold)
     left: Counter[str] = Counter()
     kept = before_load(spark, run, silver_records(), load_seq)
-    taken, elsewhere = resolve.keys_of(spark, meant, kept), moved.numbers_elsewhere(meant, kept, rules)
+    taken, elsewhere = moved.known_keys(meant, kept, rules), set[tuple[object, ...]]()
     rows = []
     for row in sorted(meant.to_pylist(), key=lambda row: (row["load_seq"], row["first_offset"])):
         key = (*stream_of(row), row["epoch"], row["first_sequence"])

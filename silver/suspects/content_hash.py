@@ -14,21 +14,29 @@ from silver.suspects.compare import ERASED
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from lakehouse.extract.sources import Sources
     from silver.rules import Rules
 
-_VARIES = r'"(?:source|transaction|ts_[mun]s|__\w+)":\s*+(?:\{[^{}]*+\}|"(?:[^"\\]++|\\.)*+"|[^"{}\[\],]++)'
+_VARIES = r"(?:source|transaction|ts_[mun]s|__\w+)"
 """Fields of a change event that may differ when Debezium's connector sends it again: times, and the connector's version."""
+_IN_JSON = rf'"{_VARIES}":\s*+(?:\{{[^{{}}]*+\}}|"(?:[^"\\]++|\\.)*+"|[^"{{}}\[\],]++)'
 
 
 def comparable(records: DataFrame, rules: Rules) -> DataFrame:
     """Return records for `content_sha256`: values of change events without `_VARIES`, as positions name events."""
-    kinds = [(topics, each.sequence.form == "debezium") for each, topics in rules.sources.kinds]
-    if not any(is_event for _, is_event in kinds):
+    kinds = rules.sources.kinds
+    if not any(each.sequence.form == "debezium" for each, _ in kinds):
         return records
-    value = F.regexp_replace(F.col("value").cast("string"), _VARIES, "").cast("binary")
-    return records.withColumn(
-        "value", by_topic([(topics, value if is_event else F.col("value")) for topics, is_event in kinds])
-    )
+    return records.withColumn("value", by_topic([(topics, _compared(each)) for each, topics in kinds]))
+
+
+def _compared(sources: Sources) -> Column:
+    value = F.col("value")
+    if written := sources.decoded_event:
+        return written.decoder.content(value, written, _VARIES)
+    if sources.sequence.form != "debezium":
+        return value
+    return F.regexp_replace(value.cast("string"), _IN_JSON, "").cast("binary")
 
 
 def content_sha256(records: DataFrame) -> Column:

@@ -20,8 +20,8 @@ from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STR
 from lakehouse.spark import bitmaps, frames, pruning
 from silver.columns import NONE, codes, filled, on_disk, row_codes
 from silver.extract.columns import erased_columns
-from silver.model import SETTLED, tuples_of
-from silver.suspects.compare import ERASED
+from silver.model import SETTLED, Limits, tuples_of
+from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
 from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.columns import Flags, Numbers
-    from silver.model import Limits
     from silver.rules import Rules
     from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
@@ -43,6 +42,7 @@ NUMBER = ("topic", "producer", "epoch", "sequence")
 
 _TYPES = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
 _KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
+_LIMITS = Limits()
 _ERASED_LATER = f"{ERASED}later"
 """The content of a known record that was erased after this load, which could still compare it."""
 _MOST_RANGES = 512
@@ -273,21 +273,35 @@ class Moved:
         return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
 
 
-def numbers_elsewhere(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
-    """Return the numbers of rejects that Silver holds in another incarnation or partition with the same numbering."""
-    linked = {topic: rules.linked(topic) for topic in pc.unique(rows["topic"]).to_pylist()}
+def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
+    """Return the keys of rejects whose number Silver holds in their stream, or in another one with the same numbering."""
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
-    named = named.select(["topic", "producer", "epoch", "first_sequence"]).rename_columns(list(NUMBER)).cast(_TYPES)
-    others = [_under(named, topic, other) for topic, names in linked.items() for other in names]
-    keys = pa.concat_tables([named.slice(0, 0), *others])
-    if not keys.num_rows:
-        return set()
-    numbers = frames.of_arrow(silver.sparkSession, keys.group_by(list(NUMBER)).aggregate([]))
-    low, high = pc.min_max(keys["sequence"]).as_py().values()
-    near = silver.where(F.col("topic").isin(*pc.unique(keys["topic"]).to_pylist()) & F.col("sequence").between(low, high))
-    found = _numbered(near, numbers, lambda _: F.lit(None)).toArrow()
-    held = set(tuples_of(found, NUMBER))
-    return {(topic, *number) for topic, names in linked.items() for other, *number in held if other in names}
+    named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
+    found: set[tuple[object, ...]] = set()
+    for first in range(0, len(named), _LIMITS.suspects):
+        part = named.slice(first, _LIMITS.suspects)
+        keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
+        kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
+        found.update(tuples_of(of_keys(kept, frames.of_arrow(silver.sparkSession, keys)).toArrow(), KEY))
+        found.update(_known_elsewhere(keys, silver, rules))
+    return found
+
+
+def _known_elsewhere(keys: pa.Table, silver: DataFrame, rules: Rules) -> Iterator[tuple[object, ...]]:
+    """Yield the keys whose number Silver holds in another incarnation or partition with the same numbering."""
+    linked = {topic: rules.linked(topic) for topic in pc.unique(keys["topic"]).to_pylist()}
+    numbers = keys.select(NUMBER).cast(_TYPES)
+    others = [_under(numbers, topic, other) for topic, names in linked.items() for other in names]
+    if not others:
+        return
+    sought = pa.concat_tables(others)
+    low, high = pc.min_max(sought["sequence"]).as_py().values()
+    near = silver.where(F.col("topic").isin(*pc.unique(sought["topic"]).to_pylist()) & F.col("sequence").between(low, high))
+    found = of_keys(near, frames.of_arrow(silver.sparkSession, sought.group_by(list(NUMBER)).aggregate([])))
+    held = set(tuples_of(found.select(*NUMBER).distinct().toArrow(), NUMBER))
+    for key in tuples_of(keys, KEY):
+        if any((other, *key[2:]) in held for other in linked[key[0]]):
+            yield key
 
 
 def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:

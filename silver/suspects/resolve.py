@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.columns import Flags, Numbers
     from silver.decide.kernel import Decided
+    from silver.model import Limits
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
 
@@ -147,19 +148,6 @@ def with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
     nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a missing place fails below
     nth[code[len(rows) :]] = np.arange(len(contents))
     return rows.append_column("content_sha256", contents["content_sha256"].take(pa.array(nth[code[: len(rows)]])))
-
-
-def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
-    """Return the keys of rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
-    named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
-    named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
-    found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), model.LIMITS.suspects):
-        part = named.slice(first, model.LIMITS.suspects)
-        keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
-        kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
-        found.update(tuples_of(of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
-    return found
 
 
 def _of_class(found: pa.Table, *kinds: str) -> pa.Table:

@@ -1,7 +1,10 @@
 """Values of Debezium's connectors, as their documentation shows them; a test changes what it is about."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+from tests.support.avro import written
 
 _SOURCES: dict[str, dict[str, Any]] = {
     "postgres": {"connector": "postgresql", "txId": 571, "sequence": '["24023100","24023128"]', "lsn": 24023128, "xmin": None},
@@ -56,3 +59,22 @@ def with_schema(found: dict[str, Any]) -> dict[str, Any]:
 
 def as_bytes(found: dict[str, Any]) -> bytes:
     return json.dumps(found, separators=(",", ":")).encode()
+
+
+def as_avro(found: Sequence[dict[str, Any]]) -> tuple[Any, list[bytes]]:
+    """The values in Avro: a schema of the fields that any of them has, each of which may be null, and the bytes."""
+    _, schema = _schema_of("Envelope", found)
+    return schema, [written(schema, each) for each in found]
+
+
+def _schema_of(name: str, values: Sequence[Any]) -> list[Any]:
+    there = [each for each in values if each is not None]
+    if there and isinstance(there[0], dict):
+        names = dict.fromkeys(field for each in there for field, value in each.items() if value is not None)
+        fields = [
+            {"name": field, "type": _schema_of(f"{name}_{field}", [each.get(field) for each in there]), "default": None}
+            for field in names
+        ]
+        return ["null", {"type": "record", "name": name, "fields": fields}]
+    kinds = {str: "string", int: "long", float: "double", bool: "boolean"}
+    return ["null", *dict.fromkeys(kinds[type(each)] for each in there)]

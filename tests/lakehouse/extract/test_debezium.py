@@ -1,6 +1,8 @@
 """Positions of change events: what is read of each database's values, by Spark and on the driver, and what is invalid."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from lakehouse.extract import on_driver
 from lakehouse.extract.columns import columns_read, extract
 from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.written import Written
 from lakehouse.spark import frames
-from tests.support.change_events import as_bytes, event, of_snapshot, unwrapped, with_schema
+from tests.support.change_events import as_avro, as_bytes, event, of_snapshot, unwrapped, with_schema
 
 DATABASES = ("postgres", "mysql", "sqlserver", "mongodb")
 HALF = 2**63
@@ -230,3 +233,28 @@ def test_a_topic_of_one_database_alone_is_read_without_its_name(spark: SparkSess
     [row] = extract(frames.of_contract(spark, rows, BRONZE), sources("mysql")).collect()
     assert (row.epoch, row.sequence, row.problem) == (*read("mysql", PLAIN), None)
     assert columns_read(sources("mysql")) == ["value"]
+
+
+def test_spark_reads_the_positions_of_avro_as_those_of_json(spark: SparkSession) -> None:
+    """All databases in one job, as envelopes and as rows, one of which has a column `source`; and JSON between them."""
+    rows: list[dict[str, Any]] = []
+    own: list[tuple[str, Sources]] = []
+    expected: dict[tuple[str, int], Read] = {}
+    for database in DATABASES:
+        given = IN_ORDER[database]
+        for shape in ([*given], [{**unwrapped(each), "source": 5} for each in given]):
+            schema, values = as_avro(shape)
+            topic = f"{database}{len(own)}"
+            own.append((topic, replace(sources(database), written=Written("avro", json.dumps(schema)))))
+            for offset, (value, as_json) in enumerate(zip([*values, None, b"\xff"], [*given, None, None], strict=True)):
+                rows.append({"topic": topic, "offset": offset, "value": value})
+                problem = "sequence_null" if value is None else "sequence_not_decoded"
+                expected[topic, offset] = read(database, as_bytes(as_json), offset) if as_json else problem
+    rows.append({"topic": "json", "offset": OFFSET, "value": PLAIN})
+    expected["json", OFFSET] = read("mysql", PLAIN)
+    frame = extract(frames.of_contract(spark, rows, BRONZE), replace(sources("mysql"), own=tuple(own)))
+    assert {name for name in frame.columns if name.startswith("_")} == set()
+    assert {
+        (row.topic, row.offset): row.problem or (row.epoch, row.sequence)
+        for row in frame.select("topic", "offset", "epoch", "sequence", "problem").collect()
+    } == expected

@@ -103,8 +103,11 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (
         {},
-        {"sequence": {"debezium": "mysql"}, "value": {"format": "avro", "schema": "id BIGINT", "avro_schema": LONG}},
-        "in JSON",
+        {
+            "sequence": {"debezium": "mysql"},
+            "value": {"format": "protobuf", "schema": "id BIGINT", "registry": {"url": "http://a:8081"}},
+        },
+        "in JSON or Avro",
     ),
     ({"orders": {"value": None}}, {"value": {"format": "text"}}, NOT_ALL),
     ({"orders": {"value": {"format": "text"}}}, {"value": None}, NOT_ALL),

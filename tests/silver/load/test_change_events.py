@@ -1,5 +1,6 @@
 """Change events of Debezium in loads: a restarted connector sends its last transactions again, with other times."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,32 +11,35 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.run.context import Run
 from lakehouse.table import SILVER_REJECTS
 from tests.support.bronze import Record
-from tests.support.change_events import as_bytes, event, of_snapshot, unwrapped, with_schema
+from tests.support.change_events import as_avro, as_bytes, event, of_snapshot, unwrapped, with_schema
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound
 
 
-@pytest.mark.parametrize("shape", [dict, with_schema, unwrapped])
+@pytest.mark.parametrize(("shape", "is_avro"), [(dict, False), (with_schema, False), (unwrapped, False), (dict, True)])
 def test_events_that_a_restarted_connector_sends_again_are_duplicates(
-    spark: SparkSession, new_run: Callable[[], Run], shape: Callable[..., dict[str, object]]
+    spark: SparkSession, new_run: Callable[[], Run], shape: Callable[..., dict[str, object]], *, is_avro: bool
 ) -> None:
     run = new_run()
-    settings = settings_of(run, sequence={"debezium": "postgres"})
     commits = [f'[null,"{100}"]', '["200","120"]', '["300","130"]', '["400","410"]']
     changes = [(commit, order, "d" if order == 3 else "c") for commit in commits[:3] for order in (1, 2, 3)]
 
-    def values(at_ms: int, *, version: str) -> list[bytes]:
+    def values(at_ms: int, *, version: str) -> list[dict[str, object]]:
         found = (
             event("postgres", op=op, order=order, at_ms=at_ms, sequence=seq, version=version) for seq, order, op in changes
         )
-        return [as_bytes(shape(each)) for each in found]
+        return [shape(each) for each in found]
 
-    first = [as_bytes(shape(of_snapshot("postgres", sequence='[null,"96"]'))) for _ in range(3)] + values(1, version="2.7")
+    first = [shape(of_snapshot("postgres", sequence='[null,"96"]')) for _ in range(3)] + values(1, version="2.7")
     again = values(2, version="3.0")[4:]
-    new = [as_bytes(shape(event("postgres", order=order, sequence=commits[3]))) for order in (1, 2)]
-    loaded(spark, new_run(), settings, [Record(offset, value) for offset, value in enumerate(first)])
-    later = [Record(len(first) + offset, value) for offset, value in enumerate([*again, *new])]
-    last = loaded(spark, new_run(), settings, later)
+    new = [shape(event("postgres", order=order, sequence=commits[3])) for order in (1, 2)]
+    schema, in_avro = as_avro([*first, *again, *new])
+    encoded = in_avro if is_avro else [as_bytes(each) for each in (*first, *again, *new)]
+    avro = {"format": "avro", "schema": "op STRING, after STRUCT<id: BIGINT>", "avro_schema": json.dumps(schema)}
+    settings = settings_of(run, sequence={"debezium": "postgres"}, value=avro if is_avro else None)
+    records = [Record(offset, each) for offset, each in enumerate(encoded)]
+    loaded(spark, new_run(), settings, records[: len(first)])
+    last = loaded(spark, new_run(), settings, records[len(first) :])
 
     assert {name: count for name, count in last.counts.items() if count} == {"accepted": 2, "duplicate": 5}
     require_sound(spark, new_run(), is_deep=True)

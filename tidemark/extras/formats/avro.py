@@ -8,6 +8,7 @@ value and mark is read.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -66,12 +67,32 @@ def decode(value: Column, written: Written, wanted: Type) -> Column:
     struct = decoded_type(wanted)
     if not written.has_prefix:
         return _by(value, written.schema, wanted, struct)
-    # One branch for all ids of the same schema: subjects often share one.
+    body = prefix.without_prefix(value)
+    cases = [(numbers, _by(body, schema, wanted, struct)) for schema, numbers in _ids(written).items()]
+    return by_id(value, written, struct, cases)
+
+
+def _ids(written: Written) -> dict[str, list[int]]:
+    """Return the ids of each schema, for one branch each: subjects often share one."""
     ids: dict[str, list[int]] = {}
     for number, schema in written.schemas:
         ids.setdefault(schema, []).append(number)
-    body = prefix.without_prefix(value)
-    return by_id(value, written, struct, [(numbers, _by(body, schema, wanted, struct)) for schema, numbers in ids.items()])
+    return ids
+
+
+def content(value: Column, written: Written, left_out: str) -> Column:
+    """See `lakehouse.extract.written.Decoder`."""
+    body = prefix.without_prefix(value) if written.has_prefix else value
+    found = []
+    for schema, numbers in (_ids(written) if written.has_prefix else {written.schema: []}).items():
+        try:
+            fields, _ = avro_schema.fields(avro_schema.writer(schema))
+        except AvroSchemaError:
+            continue
+        wanted = Type("struct", fields=tuple(each for each in fields.fields if not re.fullmatch(left_out, each.name)))
+        text = F.to_json(_by(body, schema, wanted, decoded_type(wanted))).cast("binary")
+        found.append(F.when(prefix.schema_id(value).isin(*numbers), text) if numbers else text)
+    return F.coalesce(*found, value)
 
 
 def misfits(_records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type) -> list[tuple[int, str]]:

@@ -72,6 +72,11 @@ def _by(value: Column, plan: bytes, wanted: Type, struct: str) -> Column:
     return F.call_function("from_avro", converted, F.lit(protobuf_schema.target(wanted)), options).cast(struct)
 
 
+def content(value: Column, _written: Written, _left_out: str) -> Column:
+    """See `lakehouse.extract.written.Decoder`. The config refuses change events in Protobuf."""
+    return value
+
+
 def misfits(records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type) -> list[tuple[int, str]]:
     """See `lakehouse.extract.written.Decoder`. Checks only types of messages that occur in the values."""
     found: list[tuple[int, str]] = []

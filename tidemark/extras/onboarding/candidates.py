@@ -20,10 +20,11 @@ import yaml
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable, shortened
-from lakehouse.extract import on_driver
+from lakehouse.extract import debezium, on_driver
 from lakehouse.extract.on_driver import Object, Record, text_of
 from lakehouse.extract.sources import Encoding, Form, Source
-from lakehouse.settings.extractor import ROLES
+from lakehouse.settings.extractor import IN_VALUE, ROLES
+from tidemark.extras.onboarding.change_events import Event, among, is_connector
 from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Registered, scalars
 from tidemark.process.output import plain
 
@@ -48,7 +49,7 @@ _BINARY: dict[str, Encoding] = {"whole numbers in 4 bytes": "int32", "whole numb
 _LITTLE_ENDIAN = ", little-endian"  # the end of the kind of binary numbers that the config does not read
 _NOBODY = (FRACTION, TRUTH)  # kinds of values that are no producer's name
 _FAR = 256  # times as far: steps of numbers whose bytes are read in the wrong order
-_THERE = ("disagrees", "repeated", "not_a_whole_number")  # problems of values that are present
+_THERE = ("disagrees", "repeated", "not_a_whole_number", "no_position", "no_total_order")  # problems of values that are present
 _SHARE_NUMBERS = 0.95  # of its values: a candidate with more holds numbers
 _SHARE_OUT = 0.05  # of records that Silver may keep out under a sequence that fits
 _SHARE_WRONG = 0.01  # of records that may collide or be invalid under a sequence that fits
@@ -59,7 +60,8 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
-_FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset", "debezium")
+_FORMS = ("debezium", "header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
+_IN_VALUE = (*IN_VALUE, "prefixed_json")  # the forms that tombstones do not have; a run skips these
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
 _FEW = 20  # with fewer records a sample says little
@@ -79,14 +81,15 @@ _AGAIN = {"resent": "sent again", "unknown": "perhaps sent again: what lies befo
 class Steps:
     """How a sequence goes within the streams of a sample, in numbers of records; `_AGAIN` and `_KEPT_OUT` have the classes.
 
-    `longest` is the records of the longest stream, `gaps` counts steps forward over numbers that are not in the sample.
+    `longest` is the records of the longest stream, `gaps` counts steps forward over numbers that are not in the sample; it is
+    None for positions, which always have some.
     """
 
     records: int = 0
     streams: int = 0
     longest: int = 0
     in_order: int = 0
-    gaps: int = 0
+    gaps: int | None = 0
     resent: int = 0
     collisions: int = 0
     late: int = 0
@@ -107,8 +110,9 @@ class Steps:
 
     def describe(self) -> str:
         """How it goes, in words."""
-        gaps = f"with {self.gaps:,} gap{'s' if self.gaps > 1 else ''}" if self.gaps else "without a gap"
-        return "; ".join([f"rises{' in part' if self.kept_out else ''}, {gaps}", *self.counted(_AGAIN | _KEPT_OUT)])
+        gaps = f", with {self.gaps:,} gap{'s' if self.gaps > 1 else ''}" if self.gaps else ", without a gap"
+        rises = f"rises{' in part' if self.kept_out else ''}{'' if self.gaps is None else gaps}"
+        return "; ".join([rises, *self.counted(_AGAIN | _KEPT_OUT)])
 
     def counted(self, words: Mapping[str, str]) -> Iterator[str]:
         """Yield how many records there are of some classes, in words."""
@@ -158,15 +162,11 @@ def walk(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A header, a path or the whole value, over all records of a sample.
+    """A header, a path, the whole value or a position, over all records of a sample.
 
-    Attributes:
-        kind: What most of its values are, in words; `kinds` counts all.
-        problems: How many records have no number there, by problem; see `lakehouse.contracts.silver.PROBLEMS`.
-        numbers: The number in each record; None where there is none. So `names`, of producers.
-        known: The numbers that there are. So `different_names`, each once.
-        is_able: Whether it may be a sequence, with a producer or an epoch if need be.
-        why_not: Why it does not fit as the sequence by itself, as the producer or as the epoch, by role.
+    `kind` is what most of its values are, in words; `kinds` counts all. `numbers` has the number of each record, `names` the
+    producer's name; None without one. `problems` counts records without a number, see `lakehouse.contracts.silver.PROBLEMS`.
+    `is_able`: it may be a sequence, perhaps with a producer or an epoch. `why_not` has why it does not fit by itself, by role.
     """
 
     source: Source
@@ -184,6 +184,11 @@ class Candidate:
     why_not: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_in_value(self) -> bool:
+        """Whether it is a field of the value."""
+        return self.source.form in ("json", "prefixed_json", "field")
+
+    @property
     def label(self) -> str:
         """The candidate as an option of the command line spells it: `header:seq` or `{header: seq, encoding: int64}`."""
         written = extractor(self.source)
@@ -195,6 +200,8 @@ class Candidate:
 
     def describe(self) -> str:
         """What it holds, in words."""
+        if self.source.form == "debezium":
+            return self.kind
         if self.known and len(self.known) >= _SHARE_NUMBERS * self.present:
             return f"{self.kind}, {min(self.known):,} to {max(self.known):,}"
         different = f", {len(self.different_names):,} different" if self.different_names else ""
@@ -221,25 +228,31 @@ def extractor(source: Source) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """What a sample has: headers, paths and the whole value as candidates, and what fits as the sequence, the best first.
+    """What a sample has: candidates, and what fits as the sequence, the best first.
 
-    Attributes:
-        labels: The options in the command line's words.
-        documents: The value of each record as JSON, or decoded from Avro; None if it is neither.
-        unnamed: Names that the config cannot spell, not escaped.
-        left_out: How many names beyond the most frequent ones were not looked at.
-        no_json: How many values are no JSON objects, tombstones apart.
+    `documents` has each value as JSON, or decoded from Avro; None if it is neither. `unnamed` are names that the config cannot
+    spell, not escaped; `left_out` counts names beyond the most frequent ones, and `no_json` values that are no JSON objects,
+    tombstones apart. `events` are the change events, if most values are such.
     """
 
     sample: Sample
-    topic: str
     candidates: Sequence[Candidate]
     options: Sequence[Option]
-    labels: Sequence[str]
     documents: Sequence[Any]
     unnamed: Sequence[str]
     left_out: int
     no_json: int
+    events: Sequence[Event] = ()
+
+    @property
+    def topic(self) -> str:
+        """The topic of the first record."""
+        return self.sample.records[0].topic if self.sample.records else ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The options in the command line's words."""
+        return [each.label for each in self.options]
 
 
 def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
@@ -261,15 +274,15 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
         left_out += len(of_form[MOST_NAMES:])
     if not all(isinstance(document, Object) for document in documents):
         sources.append(Source("value"))
-    keys = [_key_texts(each.key) for each in sample.records]
-    # Objects that have an `op` are change events, such as Debezium's.
-    envelopes = {each.argument.removesuffix("op") for each in sources if f".{each.argument}".endswith(".op")}
-    found = [_judged(sample, candidate(each, records), keys, envelopes) for each in sources]
+    keys, events = [_key_texts(each.key) for each in sample.records], among(documents)
+    databases = dict.fromkeys(each.database for each in events if each.database)
+    sources = [*(Source("debezium", each) for each in databases), *sources]
+    found = [_judged(sample, candidate(each, records), keys, events) for each in sources]
     by_role = {}
     for role, source in (given or {}).items():
         is_prefixed = source.form == "json" and "json" in registered.formats.values()
         each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
-        by_role[role] = _judged(sample, each, keys, envelopes)
+        by_role[role] = _judged(sample, each, keys, events)
         is_name = each.different_names and not (source.form == "field" and each.kind in _NOBODY)
         is_read = is_name if role == "producer" else each.known and not each.kind.endswith(_LITTLE_ENDIAN)
         if not is_read and sample.records and source.form != "custom":  # only Spark runs code of your own
@@ -286,9 +299,7 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     unnamed = [each for each in named if isinstance(each, str)]
     is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
     no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
-    fitting, topic = options(sample, found, by_role), sample.records[0].topic if sample.records else ""
-    labels = [each.label for each in fitting]
-    return Found(sample, topic, found, fitting, labels, documents, unnamed, left_out, no_json)
+    return Found(sample, found, options(sample, found, by_role), documents, unnamed, left_out, no_json, events)
 
 
 def _names(record: Record, form: Form, document: Any) -> Iterator[Source | str]:
@@ -324,6 +335,13 @@ def candidate(source: Source, records: Iterable[Record], *, detects: bool = True
         kind = f"whole numbers in {on_driver.WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
     names = [None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read]
+    if source.form == "debezium":  # the whole position in one number
+        of_epochs, kind = Source("debezium_epoch", source.argument), "positions of change events"
+        epochs = [on_driver.number(of_epochs, each)[0] or 0 for each in records]
+        numbers = [
+            (number and epoch << debezium.BITS | number, problem)
+            for (number, problem), epoch in zip(numbers, epochs, strict=True)
+        ]
     return Candidate(
         source=replace(source, encoding=encoding),
         kind=kind,
@@ -352,22 +370,27 @@ def _kind(raw: bytes) -> str:
     return "bytes" if "\ufffd" in text.rstrip("\ufffd") else TEXT
 
 
-def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], envelopes: set[str]) -> Candidate:
+def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], events: Sequence[Event]) -> Candidate:
     """Add how a candidate's numbers go, and why it does not fit as the sequence, the producer or the epoch."""
-    steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers)
-    missing, without, different = total - each.present, each.names.count(None), len(each.different_names)
-    columns = tuple(f"{above}{row}." for above in envelopes for row in ("before", "after"))
+    skipped = sample.tombstones if each.source.form in _IN_VALUE else 0
+    steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers) - skipped
+    missing, without, different = total - each.present, each.names.count(None) - skipped, len(each.different_names)
+    is_event = bool(events) and each.is_in_value
+    is_column = is_event and events[0].is_column(each.source.argument)
+    position = f"debezium:{events[0].database}" if is_event and events[0].database else ""
     in_key = [name in texts for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
     in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
     falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
     example = f"{each.kind}, such as {printable(each.example or '')}"
-    worst, count = max(each.problems.items(), key=lambda problem: problem[1], default=("", 0))
+    problems = {name: count - skipped * (name == "null") for name, count in each.problems.items()}
+    worst, count = max(problems.items(), key=lambda problem: problem[1], default=("", 0))
     problem = example if worst == "not_a_whole_number" else PROBLEMS.get(worst, worst)
     problem += f" (in {count:,} of {total:,} records)" if count < total else ""
-    is_column, is_key = each.source.argument.startswith(columns), len(in_key) > 1 and sum(in_key) >= _SHARE_KEYS * len(in_key)
+    is_key = len(in_key) > 1 and sum(in_key) >= _SHARE_KEYS * len(in_key)
     unable = (
         (is_column, "it is a column of the changed row, and another change of the row has the same one"),
         (is_key, "it is the record's key, or a part of it, and another record of the key has the same one"),
+        (bool(position), f"it is not unique in a change event; {position} reads the whole position"),
     )
     unread = (
         (each.kind.endswith(_LITTLE_ENDIAN), f"{example}; only big-endian ones are read"),
@@ -381,6 +404,7 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], env
         (not steps.fits, f"it does not rise within the partitions: {'; '.join(steps.counted(_KEPT_OUT))}"),
     )
     no_producer = (
+        (is_event and not is_connector(each.source.argument), "it is a part of a change event, and names no connector"),
         (
             without > _SHARE_OUT * total,
             f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records",
@@ -390,6 +414,7 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], env
         (different > min(1_000, max(2, total / 5)), f"{different:,} different values in {total:,} records are too many"),
     )
     no_epoch = (
+        (is_event or each.source.form == "debezium", "it is a part of a change event"),
         (len(set(each.known)) == 1, "it never changes, so no sequence restarts with it"),
         (is_time(each.known, with_seconds=True), "it looks like a time"),
         (len(set(each.numbers)) > total / 5, "it changes too often"),
@@ -422,9 +447,9 @@ def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:
 
 
 def _is_named(each: Candidate, role: str) -> bool:
-    """Whether the last step of a candidate's name ends or begins in one of the words for a role."""
+    """Whether the last step of a candidate's name ends or begins in one of the words for a role, or it is a position."""
     last = each.source.argument.lower().rstrip("']").rpartition(".")[2].rpartition("['")[2]
-    return last.startswith(_NAMES[role]) or last.endswith(_NAMES[role])
+    return each.source.form == "debezium" or last.startswith(_NAMES[role]) or last.endswith(_NAMES[role])
 
 
 @dataclass(frozen=True)
@@ -440,8 +465,11 @@ class Option:
         """Walk a sample by candidates, whether they fit or not."""
         producer, epoch = by_role.get("producer"), by_role.get("epoch")
         names, epochs = producer.names if producer else None, epoch.numbers if epoch else None
-        steps = walk(sample.records, by_role["sequence"].numbers, names, epochs, sample.tails)
-        return cls(by_role, steps, len(sample.records) - steps.records)
+        sequence = by_role["sequence"]
+        steps = walk(sample.records, sequence.numbers, names, epochs, sample.tails)
+        skipped = sample.tombstones if sequence.source.form in _IN_VALUE else 0
+        steps = replace(steps, gaps=None) if sequence.source.form == "debezium" else steps
+        return cls(by_role, steps, len(sample.records) - skipped - steps.records)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -467,7 +495,7 @@ class Option:
         """The place among several: the lowest is the best; see `ORDER`."""
         is_named, named = _is_named(self.by_role["sequence"], "sequence"), self.named()
         kept_out, form = self.steps.kept_out + self.unread, _FORMS.index(self.by_role["sequence"].source.form)
-        return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps, self.label)
+        return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps or 0, self.label)
 
 
 def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:
@@ -511,8 +539,8 @@ def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any
     """
     for each in found.candidates:
         path, texts = each.source.argument.removeprefix("$."), [name for name in each.names if name is not None]
-        is_in_value = each.source.form in ("json", "prefixed_json", "field") and _COLUMN.fullmatch(path)
-        kind = fields.at(path) if is_in_value else None
+        is_change = bool(found.events) and path.endswith("op")
+        kind = fields.at(path) if each.is_in_value and _COLUMN.fullmatch(path) and not is_change else None
         if kind is None or len(texts) < _FEW:
             continue
         try:

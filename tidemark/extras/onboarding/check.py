@@ -32,6 +32,7 @@ from tidemark.extras.formats import avro_schema, protobuf_schema
 from tidemark.extras.formats.prefixes import framing, message_path, schema_id
 from tidemark.extras.formats.registry_client import SchemaRegistry
 from tidemark.extras.onboarding import candidates, sample
+from tidemark.extras.onboarding.change_events import among
 from tidemark.extras.onboarding.values import Schema
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
@@ -151,16 +152,24 @@ def _of_topics(settings: Settings, found: Sample) -> Iterator[Finding]:
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
     """Whether records of topics that are read alike have what the config names."""
+    if settings.skips_tombstones:
+        found = replace(found, records=[each for each in found.records if each.value is not None])
     sources, records = Sources.of(settings), [Record(each.value, each.headers or (), each.offset) for each in found.records]
     if sources.is_left_to_silver:
         yield _finding("sequence", "only Spark reads Avro, Protobuf and code of your own: `tidemark plan` tries it")
     else:
-        read = {role: candidates.candidate(source, records, detects=False) for role, source in sources.by_role.items()}
+        # A position has the epoch in it.
+        by_role = {role: each for role, each in sources.by_role.items() if each.form != "debezium_epoch"}
+        read = {role: candidates.candidate(source, records, detects=False) for role, source in by_role.items()}
         for role, each in read.items():
             yield _of_role(settings, found, records, role, each)
         if read["sequence"].known:
             tried = candidates.Option.of(found, read)
-            yield _finding("order", tried.describe(), ok=tried.steps.fits or tried.steps.kept_out < _FEWEST)
+            documents = ((each.behind_prefix if each.behind_prefix.value else each).json for each in records)
+            databases = [each.database for each in among(documents) if each.database and read["sequence"].is_in_value]
+            position = f"; of change events, debezium:{databases[0]} reads the whole position" if databases else ""
+            is_rising = tried.steps.fits or tried.steps.kept_out < _FEWEST
+            yield _finding("order", f"{tried.describe()}{position}", ok=is_rising)
     if settings.value is not None:
         yield _of_values(settings, settings.value, found)
 
@@ -171,7 +180,7 @@ def _of_role(settings: Settings, found: Sample, records: Sequence[Record], role:
     if role == "producer":
         observed += f", {len(each.different_names):,} different"
     else:
-        observed += f", {min(each.known):,} to {max(each.known):,}" if read else ""
+        observed += f", {min(each.known):,} to {max(each.known):,}" if read and each.source.form != "debezium" else ""
         problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
         causes = (one_record.unread(each.source, raw(each.source, record)[1], record.value) for record in records)
         cause = next((f" (of the first, {why})" for why in causes if why), "")

@@ -69,6 +69,11 @@ class Sample:
         """The number of offsets that the partitions hold. Transactions and compaction leave fewer records."""
         return sum(end - first for first, end in self.partitions.values())
 
+    @property
+    def tombstones(self) -> int:
+        """How many records have no value."""
+        return sum(each.value is None for each in self.records)
+
 
 def read(kafka: Kafka, most: int) -> Sample:
     """Read at most `most` committed records, from the beginning and the end of each partition, or raise a `LookError`.

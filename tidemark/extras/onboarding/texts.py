@@ -25,7 +25,7 @@ from tidemark.extras.onboarding.values import schema_ids, with_long_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tidemark.extras.onboarding.candidates import Found, Option
+    from tidemark.extras.onboarding.candidates import Candidate, Found, Option
     from tidemark.extras.onboarding.init import Asked, Look
 
 _CONFIG_WIDTH = 110
@@ -136,7 +136,7 @@ def sections(look: Look, chosen: Option, decoding: Sequence[Section]) -> list[Se
 
 def _is_per_partition(look: Look, chosen: Option) -> bool:
     """Whether numbers of the sequence repeat across the partitions of a topic."""
-    if chosen.by_role["sequence"].source.form in ("offset", "custom") or "producer" in chosen.by_role:
+    if chosen.by_role["sequence"].source.form in ("offset", "custom", "debezium") or "producer" in chosen.by_role:
         return False
     places = set()
     for topic in look.topics:
@@ -153,7 +153,7 @@ def _own(look: Look, chosen: Option, decoding: Sequence[Section]) -> dict[str, d
     for topic, option in look.own(chosen).items():
         here, top = ({role: extractor(each.source) for role, each in of.by_role.items()} for of in (option, chosen))
         own[topic] = {role: here.get(role) for role in ROLES if here.get(role) != top.get(role)}
-    if not decoding or decoding[0].is_proposal:
+    if not decoding or not look.registered.formats:
         return own
     top_format = decoding[0].content["value"]["format"]
     is_field = "field" in [each.source.form for each in chosen.by_role.values()]
@@ -181,6 +181,8 @@ def value_sections(look: Look) -> list[Section]:
             return []
         columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
         why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
+    if is_event := all(each.events for each in look.topics):
+        why.insert(0, "The values are change events: the columns are the change and the row after it. A delete has no row.")
     if payload.left_out:
         why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
     if registered.refused and top == "avro":
@@ -192,7 +194,7 @@ def value_sections(look: Look) -> list[Section]:
     gate = {"gate": {"expectations": list(islice(proposed, _MOST_EXPECTATIONS))}}
     holds = ["What holds of these fields in the sample. Correct it, and the gate will look at it:"]
     proposals = [Section(gate, holds, is_proposal=True)] if gate["gate"]["expectations"] else []
-    return [Section({"value": value}, why, is_proposal=not registered.formats), *proposals]
+    return [Section({"value": value}, why, is_proposal=not (registered.formats or is_event)), *proposals]
 
 
 def answer(look: Look, chosen: Option | None, decoding: Sequence[Section], commands: Sequence[str]) -> str:
@@ -219,7 +221,8 @@ def answer(look: Look, chosen: Option | None, decoding: Sequence[Section], comma
             said += f" The others have one: {_listed(fit)}. Without --topic {_listed(lacking[:1])}, init writes their config."
         names = (look.asked.brokers.partition(",")[0], lacking[0])
         broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
-        lines = _wrapped([said, *notes, *_WAYS.format(broker=broker, topic=topic).splitlines()])
+        ways = [] if all(_position(each) for each in unfit) else _WAYS.format(broker=broker, topic=topic).splitlines()
+        lines = _wrapped([said, *notes, *ways])
     else:
         none = f"{_listed(look.asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
         lines = _wrapped([f"{none} Send some, or name what the records will have: --sequence header:seq"])
@@ -261,7 +264,9 @@ def _looked_at(look: Look) -> str:
 def _whys(topics: Sequence[Found]) -> Iterator[str]:
     """Why the rest of each topic is no sequence: of numbers first, and of what the most records have."""
     for topic in topics[:_MOST_NAMED]:
-        unfit = [each for each in topic.candidates if "sequence" in each.why_not]
+        # All fields of a change event have the same reason: the position.
+        is_event = _position(topic) is not None
+        unfit = [each for each in topic.candidates if "sequence" in each.why_not and not (is_event and each.is_in_value)]
         unfit.sort(key=lambda each: (not each.known, -each.present))
         shown = unfit[: max(2, _MOST_WHYS // len(topics))]
         rows = {each.label: each.why_not["sequence"] for each in shown}
@@ -280,12 +285,22 @@ def _on_values(look: Look) -> Iterator[str]:
         faults = Counter(fault for value in values if (fault := _fault(value)))
         if with_long_ids(topic.sample.records):
             faults = Counter({"it begins with an id of eight bytes of a schema registry": len(values)})
+        if (position := _position(topic)) and (why := position.why_not.get("sequence")):
+            yield f"The values of {_listed([topic.topic])} are Debezium's change events: {why}. docs/cdc.md has the settings."
+        if topic.events and (tombstones := topic.sample.tombstones):
+            skipped = "tombstones after deletes, which a run skips: tombstones.on.delete=false in the connector ends them."
+            yield f"{tombstones:,} records of {_listed([topic.topic])} are {skipped}"
         for fault, count in faults.most_common(1) if topic.no_json else ():
             yield f"{count:,} of {len(values):,} values of {_listed([topic.topic])} are not read: {fault}."
     ids = schema_ids(look.records)
     if ids and not look.asked.registry:
         yield f"The values of {_listed([*ids])} {_begins(ids)}. Name the registry, and init reads their fields:"
         yield "  --registry http://localhost:8081 --force"
+
+
+def _position(topic: Found) -> Candidate | None:
+    """The position of a topic's change events; None if the values are others, or of a database that the config cannot name."""
+    return next((each for each in topic.candidates if each.source.form == "debezium"), None)
 
 
 def _fault(value: bytes) -> str | None:
@@ -318,7 +333,7 @@ def answer_json(look: Look, chosen: Option | None, decoding: Sequence[Section]) 
         "left_out": found.left_out,
         "no_json": found.no_json,
         "schema_ids": sorted({number for each in schema_ids(sample.records).values() for number in each}),
-        "tombstones": sum(each.value is None for each in sample.records),
+        "tombstones": sample.tombstones,
         "headers_unread": sum(each.headers is None for each in sample.records),
         "options": options,
         "registry": {"url": asked.registry, **look.registered.to_json()} if asked.registry else None,

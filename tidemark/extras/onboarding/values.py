@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,23 +14,19 @@ from lakehouse.extract.on_driver import Digits, Object, Record
 from lakehouse.extract.written import PREFIX_BYTES, without_prefix
 from lakehouse.settings import formats, payload_schema
 from lakehouse.settings.payload_schema import Field, Type
-from tidemark.extras.formats import avro_schema
+from tidemark.extras.formats import avro_schema, avro_values
 from tidemark.extras.formats.avro_schema import AvroSchemaError
 from tidemark.extras.formats.prefixes import schema_id
 from tidemark.extras.formats.registry_client import SchemaRegistry
+from tidemark.extras.onboarding.change_events import Event, among, declared, scalars_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.extract.sources import Form
     from lakehouse.settings.registry import Registry
-    from tidemark.extras.formats.avro_schema import Writer
     from tidemark.extras.onboarding.sample import Sampled
 
-_MOST_WITHOUT_BYTES = 10  # parts of an Avro value: with millions of them, a few bytes would take minutes
-_UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
-"""What fastavro raises on bytes that do not fit their schema."""
-_LOGICAL = {"logicalType", "precision", "scale"}
 _MOST_LEVELS, _MOST_FIELDS = 20, 1_000  # of a payload
 _MOST_STEPS_OF_A_PATH = 4
 _LARGEST = 2**63 - 1
@@ -85,15 +79,23 @@ class Payload(NamedTuple):
 
 
 def payload(documents: Iterable[Any]) -> Payload:
-    """The fields into which all objects among documents decode without loss."""
-    fields = _Fields()
-    return Payload.of(fields.struct([each for each in documents if isinstance(each, Object)], ()), fields.left_out)
+    """The fields into which all objects among documents decode without loss; of change events, the change and the row."""
+    fields, objects = _Fields(), [each for each in documents if isinstance(each, Object)]
+    events = [Event.of(each) for each in objects]
+    rows = [event.row if event else each for event, each in zip(events, objects, strict=True)]
+    blocks = {json.dumps(event.schema): event.schema for event in events if event and event.schema}
+    for block in blocks.values():
+        for path, schema in scalars_of(block, ("payload",)):
+            fields.schemas.setdefault(path, []).append(schema)
+    return Payload.of(fields.struct(rows, ()), fields.left_out)
 
 
 @dataclass
 class _Fields:
     left_out: dict[str, str] = field(default_factory=dict)
     count: int = 0
+    schemas: dict[tuple[str, ...], list[Object]] = field(default_factory=dict)
+    """What Kafka Connect says of scalars, by path."""
 
     def struct(self, objects: Sequence[Object], path: tuple[str, ...]) -> Type | None:
         repeated = {name for each in objects for name in each.repeated}
@@ -115,6 +117,9 @@ class _Fields:
         if held == {_LIST} and any(there) and len(path) < _MOST_LEVELS:
             of = self.type_of([part for each in there for part in each], (*path, "[]"))
             return Type("array", of=of) if of else None
+        known = {declared(each, there) for each in self.schemas.get(path, ())}
+        if len(known) == 1 and (found := known.pop()):
+            return found
         if name := next((name for name, kinds in _TAKES.items() if held and held <= kinds), None):
             return Type("scalar", name)
         why = " and ".join(sorted(held)) or "always null"
@@ -144,30 +149,12 @@ class Schema:
         self.fields, self.left_out = Type("struct"), dict[str, str]()
         if kind == "AVRO":
             formats.schemas("avro")  # raises if fastavro is not installed
-            from fastavro.schema import SchemaParseException, parse_schema
-
             try:
                 self.writer = avro_schema.writer(text)
                 self.fields, self.left_out = avro_schema.fields(self.writer)
-                _require_bytes(self.writer)
-                # Without logical types, a time is the number beneath it, and none is out of range.
-                plain = json.loads(
-                    self.writer.text, object_hook=lambda part: {name: part[name] for name in part.keys() - _LOGICAL}
-                )
-                self._parsed = parse_schema(plain)
-            except (SchemaParseException, ValueError) as error:
+                self.decoded = avro_values.decoder(self.writer)
+            except AvroSchemaError as error:
                 self.why = f"nothing can be decoded by its schema: {error}"
-
-    def decoded(self, body: bytes) -> Any:
-        """Decode an Avro value; None if it is not of the schema, or does not end where its bytes end."""
-        from fastavro import schemaless_reader
-
-        stream = io.BytesIO(body)
-        try:
-            value = schemaless_reader(stream, self._parsed, None, handle_unicode_errors="replace")
-        except _UNREADABLE:
-            return None
-        return None if stream.read(1) else value
 
     def document(self, body: bytes) -> Object | None:
         """Decode a value: JSON, or the records and scalars of Avro; None if it cannot be decoded."""
@@ -183,25 +170,6 @@ def _as_json(value: Any, kind: Type) -> Any:
     if isinstance(value, bool | str):
         return value
     return Digits(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _require_bytes(writer: Writer) -> None:
-    """Refuse a schema by which a few bytes could stand for millions of parts."""
-
-    def without_bytes(given: Any) -> int:
-        given = writer.named.get(given, given) if isinstance(given, str) else given
-        if isinstance(given, list):
-            return max((without_bytes(each) for each in given if each != "null"), default=0)
-        match given["type"] if isinstance(given, dict) else given:
-            case "record" | "error":
-                return sum(without_bytes(each["type"]) for each in given["fields"]) + (not given["fields"])
-            case "array" | "map":
-                return without_bytes(given.get("items", given.get("values")))
-            case kind:
-                return int(kind == "null" or (kind == "fixed" and given["size"] == 0))
-
-    if without_bytes(writer.schema) > _MOST_WITHOUT_BYTES:
-        raise AvroSchemaError(f"it has more than {_MOST_WITHOUT_BYTES} fields without bytes")
 
 
 def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UNASKED) -> dict[str, list[int]]:
@@ -230,15 +198,10 @@ def with_long_ids(sample: Sequence[Sampled]) -> list[str]:
 
 @dataclass(frozen=True)
 class Registered:
-    """What was found out about the values of a sample.
+    """What a registry knows of a sample's values.
 
-    Attributes:
-        ids: The ids of each topic whose values are of the registry.
-        schemas: The schemas that the registry has.
-        refused: The ids without a schema there, with what it said.
-        formats: The format of each topic whose fields are looked at.
-        payloads: The fields, by format; perhaps none.
-        documents: The decoded value of each record of those topics, by topic, partition and offset; None if it is none.
+    `ids` and `formats` are by topic. `refused` has the ids without a schema, and what the registry said. `payloads` has the
+    fields by format, and `documents` each decoded value by topic, partition and offset; None if it cannot be decoded.
     """
 
     ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -330,8 +293,10 @@ def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
         fields, left_out = of_schemas if written == "avro" else of_sample
         # All topics share one payload: a field has one type.
         known = {each.name.lower(): each for other in payloads.values() for each in other.fields.fields}
-        kept = tuple(each for each in fields.fields if known.get(each.name.lower(), each) == each)
-        gone = [each.name for each in fields.fields if each not in kept]
+        events = among(each for place, each in documents.items() if place[0] in topics) if written == "avro" else []
+        wanted = [each for each in fields.fields if all(event.has_column(each.name) for event in events[:1])]
+        kept = tuple(each for each in wanted if known.get(each.name.lower(), each) == each)
+        gone = [each.name for each in wanted if each not in kept]
         whys = {**left_out, **dict.fromkeys(gone, "of another type in other topics")}
         payloads[written] = Payload(Type("struct", fields=kept), whys)
     formats = {topic: each for topic, each in formats.items() if payloads[each].schema}

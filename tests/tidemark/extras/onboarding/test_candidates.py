@@ -61,7 +61,8 @@ def test_of_a_change_event_the_position_is_a_sequence_and_a_column_of_the_row_no
     def event(row: int, **more: Any) -> Sampled:
         """A change of a row with this id, as Debezium writes it; the key holds the id."""
         change = {"op": "u", "before": None, "after": {"id": row}, **more}
-        return record(row, value={"payload": change} if prefix else change, key=b'{"id": %d}' % row)
+        value = {"schema": {"type": "struct"}, "payload": change} if prefix else change
+        return record(row, value=value, key=b'{"id": %d}' % row)
 
     assert found([event(row, source={"lsn": 100 + row}) for row in range(50)])[1] == [f"json:$.{prefix}source.lsn"]
     findings, options = found([event(row) for row in range(50)])
