@@ -187,9 +187,13 @@ def _as_json(value: Any, kind: Type) -> Any:
 
 def _require_bytes(writer: Writer) -> None:
     """Refuse a schema by which a few bytes could stand for millions of parts."""
+    known: dict[str, int] = {}
 
     def without_bytes(given: Any) -> int:
-        given = writer.named.get(given, given) if isinstance(given, str) else given
+        if isinstance(given, str) and given in writer.named:
+            if given not in known:
+                known[given] = without_bytes(writer.named[given])
+            return known[given]
         if isinstance(given, list):
             return max((without_bytes(each) for each in given if each != "null"), default=0)
         match given["type"] if isinstance(given, dict) else given:
