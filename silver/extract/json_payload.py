@@ -97,7 +97,7 @@ def has_bounds(kind: Type) -> bool:
 
 
 def parse(text: Column, schema: Type) -> Column:
-    """Parse a text, for `is_read` and `payload`; if it may be a value of Kafka Connect, for `connect_times.with_times` first."""
+    """Parse a text, for `is_read` and `payload`; before them, for `connect_times.with_times` if there is a field `payload`."""
     wanted = schema
     if schema.at("payload"):
         from silver.extract import connect_times

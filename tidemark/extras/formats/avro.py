@@ -124,6 +124,8 @@ def _of_record(value: Column, writer: Writer, wanted: Type, struct: str) -> Colu
     options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(marked_reader))
     # By name: without the jar on the client, Spark Connect has no such function in pyspark's module.
     found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)["value"]
+    if not any(each in writer.text for each in _MAY_BE_LOST):
+        return found.cast(struct)
     return F.when(~_LOST.any_in(found, wanted), found.try_cast(struct))
 
 
@@ -133,6 +135,8 @@ def _is_lost(found: Column, kind: Type) -> Column:
     return found.isNotNull() & (is_wrong if kind.digits else is_wrong | found.try_cast("date").isNull())
 
 
+_MAY_BE_LOST = ('"bytes", "logicalType": "decimal"', '"timestamp-text"')
+"""Parts of a schema whose values a field may not hold. Spark may decode a value again to look for them."""
 _LOST = Check(lambda kind: kind.name in ("DECIMAL", "TIMESTAMP"), _is_lost)
 
 

@@ -76,8 +76,8 @@ _CONNECT = {
 }
 """Kafka Connect's own logical types, by `connect.name`."""
 _WHOLE = {"int": 10, "long": 19}
-_MOST_PRECISION = 2**31 - 1
 """Whole numbers and their digits."""
+_MOST_PRECISION = 2**31 - 1
 
 
 class AvroSchemaError(ValueError):
@@ -265,7 +265,7 @@ class _Reading:
         return found
 
     def _record(self, full: str, given: dict[str, Any], level: int) -> _Known:
-        fields = given["fields"] if isinstance(given.get("fields"), list) else [None]
+        fields: list[Any] = given["fields"] if isinstance(given.get("fields"), list) else [None]
         names = [each.get("name") if isinstance(each, dict) else None for each in fields]
         if not _are_names(names):
             raise AvroSchemaError(f"the record {full} has no list of fields")
@@ -274,7 +274,7 @@ class _Reading:
         found = [self.of(each.get("type"), full.rpartition(".")[0], level + 1) for each in fields]
         columns = [{"name": each, "type": known.schema} for each, known in zip(names, found, strict=True)]
         written = _written_name(given.get("name"), given.get("namespace", full.rpartition(".")[0]))
-        added = {"written_name": written} if written != full else {}
+        added: dict[str, Any] = {"written_name": written} if written != full else {}
         added |= {"is_copy": True} if self.depth else {}
         added |= {key: given[key] for key in _KEPT if key in given}
         schema = {"type": "record", "name": name, "fields": columns, **added}
