@@ -247,7 +247,7 @@ def test_values_of_kafka_connect_are_decoded(spark: SparkSession) -> None:
 
     assert found == list(given.values())
     keys = extracted(
-        spark, Sources(Source("field", "n"), written=Written("avro", json.dumps(schema))), [of_row(), *list(given)[-5:-3]]
+        spark, Sources(Source("field", "n"), written=Written("avro", json.dumps(schema))), [of_row(), *list(given)[-6:-4]]
     )
     assert keys == [(None, None, None, "sequence_missing"), (None, 0, 0, None), (None, 0, 9, None)]
 
