@@ -17,6 +17,8 @@ from lakehouse.extract.on_driver import HALF_PAIR, WHOLE_PAIR
 from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
 
 REPEATED = "repeated"
@@ -55,6 +57,11 @@ def parse_document(text: Column, type_: str) -> Column:
 def document(parsed: Column) -> Column:
     """Return the document that `parse_document` found."""
     return F.get(parsed[_NAME], F.lit(1))
+
+
+def with_document(parsed: Column, change: Callable[[Column], Column]) -> Column:
+    """Change the document that `parse_document` found."""
+    return parsed.withField(_NAME, F.transform(parsed[_NAME], change))
 
 
 def is_document(parsed: Column, text: Column) -> Column:

@@ -105,13 +105,24 @@ def ddl(found: Type) -> str:
     return ", ".join(f"{name} {each.type.sql()}" for name, each in zip(names, found.fields, strict=True))
 
 
+def is_avro_name(given: object) -> bool:
+    """Whether Avro for Java takes a name: letters of any script in 16 bits, digits and _, no digit first.
+
+    >>> [is_avro_name(each) for each in ("straße", "_2", "2a", "a-b", "a²", "")]
+    [True, True, False, False, False, False]
+    """
+    if not isinstance(given, str) or not given or given[0].isdecimal():
+        return False
+    return all(each == "_" or (each < "\U00010000" and (each.isalpha() or each.isdecimal())) for each in given)
+
+
 def odd_names(struct: Type) -> Iterator[str]:
     """Yield the names of fields that no Avro schema can have.
 
     >>> list(odd_names(parse("a INT, `b-c` ARRAY<STRUCT<`d.e`: INT>>")))
     ['b-c', 'd.e']
     """
-    yield from (each.name for each in struct.fields if not _PLAIN.fullmatch(each.name))
+    yield from (each.name for each in struct.fields if not is_avro_name(each.name))
     for inner in struct.inner():
         yield from odd_names(inner)
 

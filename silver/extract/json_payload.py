@@ -97,8 +97,13 @@ def has_bounds(kind: Type) -> bool:
 
 
 def parse(text: Column, schema: Type) -> Column:
-    """Parse a text, for `is_read` and `payload`."""
-    return json_strictness.parse_document(text, _mapped(schema, _PARSED_AS).sql())
+    """Parse a text, for `is_read` and `payload`; before them, for `connect_times.with_times` if there is a field `payload`."""
+    wanted = schema
+    if schema.at("payload"):
+        from silver.extract import connect_times
+
+        wanted = connect_times.with_block(schema)
+    return json_strictness.parse_document(text, _mapped(wanted, _PARSED_AS).sql())
 
 
 def is_read(parsed: Column, text: Column, schema: Type) -> Column:

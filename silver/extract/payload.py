@@ -76,6 +76,11 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     texts = [each for each in ways if not each.has_types]
     looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
     parsed = looked_at.withColumns({each.parsed: chosen(_parsed, [each]) for each in structs})
+    if of_connect := [each for each in structs if not each.has_types and each.schema.at("payload")]:
+        from silver.extract import connect_times
+
+        timed = {each.parsed: connect_times.with_times(F.col(each.parsed), each.schema) for each in of_connect}
+        parsed = parsed.withColumns(timed)
     judged = parsed.withColumn("_is_read", F.coalesce(chosen(_is_read, structs).cast("boolean"), F.lit(False)))
     value = F.col("value")
     of_schema = F.when(value.isNotNull() & ~F.col("_is_read"), F.lit(NOT_OF_SCHEMA))

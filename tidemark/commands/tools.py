@@ -118,7 +118,11 @@ def config_show(*, call: Call) -> None:
 
 @config_app.command("check")
 def config_check(*, call: Call) -> None:
-    """Check the config whole; nothing is started."""
+    """Check the config whole; nothing is started.
+
+    A custom extractor is imported: a function whose parameters are columns of bronze_records, such as value, and that
+    returns a Column; docs/sequence.md has an example.
+    """
     from pipelines import preflight
 
     settings = call.settings()

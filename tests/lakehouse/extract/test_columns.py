@@ -1,8 +1,10 @@
 """Every closed form of an extractor: what it reads, and what it says of what it cannot read. All cases are one Spark job."""
 
+import re
 import sys
 import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +200,21 @@ def test_a_custom_extractor_takes_bronzes_columns_by_name(spark: SparkSession, m
         sequences("unknown")
     with pytest.raises(ConfigError, match="cannot be imported"):
         sequences("absent")
+
+
+def test_the_example_of_the_page_makes_one_number_of_two_and_raises_for_no_value(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sequence.md").read_text(encoding="utf-8")
+    [(name, code)] = re.findall(r'^```python title="([^"]+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    [function] = re.findall(r'^sequence: \{custom: "([^"]+)"\}$', page, re.MULTILINE)
+    given: dict[bytes | None, int | str] = {
+        b'{"commit": 7, "row": 3}': 7 * 2**20 + 3,
+        b'{"commit": %d, "row": %d}' % (2**43 - 1, 2**20 - 1): LARGEST,
+        **dict.fromkeys((b'{"commit": 7}', b'{"commit": 7, "row": 1048576}', b'{"commit": -1, "row": 0}'), "sequence_missing"),
+        **dict.fromkeys((b'{"commit": 9223372036854775808, "row": 0}', b"\xff", b"", None), "sequence_missing"),
+    }
+    found = extracted(spark, Sources(Source("custom", function)), list(given))
+    assert [problem or sequence for _, _, sequence, problem in found] == list(given.values())

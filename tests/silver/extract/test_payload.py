@@ -1,6 +1,7 @@
 """Values decoded: what a payload is, and why there is none; soon, whatever the value."""
 
-from datetime import date
+import json
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -210,6 +211,56 @@ def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(sp
 
 
 @pytest.mark.timeout(120)  # a cost that doubles with each level ends here, or never
+def test_times_of_kafka_connect_are_read_by_the_schema_within_the_value(spark: SparkSession) -> None:
+    units = ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp", "ZonedTimestamp")
+    names = dict(zip(("d", "ms", "us", "ns", "z"), (f"io.debezium.time.{unit}" for unit in units), strict=True))
+
+    def value(row: dict[str, Any] | None, named: dict[str, str] = names, **block: Any) -> bytes:
+        fields = [{"type": "int64", "field": "other"}, *({"field": field, "name": name} for field, name in named.items())]
+        envelope = [
+            {"type": "string", "field": "op"},
+            {"type": "struct", "fields": fields, "field": "after", "name": "shop.Value"},
+        ]
+        schema = {"schema": {"type": "struct", "fields": envelope, "name": "shop.Envelope"}} | block
+        return json.dumps(schema | {"payload": {"op": "c", "after": row}}).encode()
+
+    at = datetime(2026, 11, 21, 9, 0, 0, 5_000, UTC)
+    ms = 1_795_251_600_005
+    whole = {"d": 20_778, "ms": ms, "us": ms * 1_000, "ns": ms * 1_000_000, "z": "2026-11-21T09:00:00.005Z"}
+    read = {"d": date(2026, 11, 21), **dict.fromkeys(("ms", "us", "ns", "z"), at)}
+    nothing = dict.fromkeys(read)
+    of_connect = {"d": "org.apache.kafka.connect.data.Date", "ms": "org.apache.kafka.connect.data.Timestamp"}
+    given: dict[bytes, Any] = {
+        value(whole): read,
+        value({"d": -1, "ms": -1, "us": -1, "ns": -1_000}): nothing
+        | {"d": date(1969, 12, 31), "ms": datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)}
+        | dict.fromkeys(("us", "ns"), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
+        value({"d": 0, "ms": 5, "other": 1}, of_connect): nothing
+        | {"d": date(1970, 1, 1), "ms": datetime(1970, 1, 1, 0, 0, 0, 5_000, UTC)},
+        value(None): None,
+        value({"d": "2026-11-21", "ms": "2026-11-21T09:00:00.005Z"}): nothing | {"d": date(2026, 11, 21), "ms": at},
+        value({"ms": 5}, schema=None): nothing | {"ms": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)},
+        value({"ms": 5}, schema="v1"): nothing | {"ms": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)},
+        **{
+            value(row): WRONG
+            for row in (
+                {"ns": 1},
+                {"ms": 2**63 - 1},
+                {"us": 2**63 - 1},
+                {"d": 2**31 - 1},
+                {"d": 10**12},
+                {"us": 1.5},
+                {"d": 1.5},
+            )
+        },
+        value({"d": 20_778}, schema=None): WRONG,
+        value({"ms": ms}, schema={"fields": "none"}): WRONG,
+    }
+    ddl = "payload STRUCT<op: STRING, after: STRUCT<d: DATE, ms: TIMESTAMP, us: TIMESTAMP, ns: TIMESTAMP, z: TIMESTAMP>>"
+    found = payloads(spark, Payload("json", ddl), list(given))
+    assert [each if each == WRONG else each["payload"]["after"] for each in found] == list(given.values())
+
+
 def test_a_schema_of_many_levels_costs_a_little_more_for_each(spark: SparkSession) -> None:
     levels = 24
     schema = f"a {'ARRAY<' * levels}DECIMAL(10,2){'>' * levels}, m {'MAP<STRING, ' * levels}DECIMAL(10,2){'>' * levels}"

@@ -22,6 +22,7 @@ from lakehouse.extract.written import KEY
 from lakehouse.machine import jars
 from lakehouse.machine.java import AVRO_LIMITS, AVRO_OPTIONS
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
+from silver.extract.json_payload import Check
 from tidemark.extras.formats import avro_schema
 from tidemark.extras.formats.avro_schema import AvroSchemaError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.extract.written import Written
+    from tidemark.extras.formats.avro_schema import Writer
 
 
 _SYMBOLS = [f"s{nth}" for nth in range(64)]
@@ -118,8 +120,23 @@ def by_id(value: Column, written: Written, struct: str, cases: Sequence[tuple[Se
 
 
 def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
+    nothing = F.lit(None).cast(struct)
     try:
-        writer = avro_schema.writer(schema)
+        branches = avro_schema.branches(avro_schema.writer(schema))
+    except AvroSchemaError:
+        return nothing
+    if not branches[0][0]:
+        return _of_record(value, branches[0][1], wanted, struct)
+    found = nothing
+    for index, writer in branches:
+        is_branch = F.substring(value, 1, len(index)) == F.lit(index)
+        body = F.substring(value, len(index) + 1, 2**31 - 1)
+        found = F.when(is_branch, _of_record(body, writer, wanted, struct)).otherwise(found)
+    return found
+
+
+def _of_record(value: Column, writer: Writer, wanted: Type, struct: str) -> Column:
+    try:
         reader = avro_schema.reader(writer, wanted)
     except AvroSchemaError:
         return F.lit(None).cast(struct)
@@ -127,8 +144,21 @@ def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
     marked_reader = _with_mark(reader, [[_SYMBOLS[nth]] for nth in _MARK])
     options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(marked_reader))
     # By name: without the jar on the client, Spark Connect has no such function in pyspark's module.
-    found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)
-    return found["value"].cast(struct)
+    found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)["value"]
+    if not any(each in writer.text for each in _MAY_BE_LOST):
+        return found.cast(struct)
+    return F.when(~_LOST.any_in(found, wanted), found.try_cast(struct))
+
+
+def _is_lost(found: Column, kind: Type) -> Column:
+    """Whether a decimal has more digits than its field, or a text is no time with a date."""
+    is_wrong = found.try_cast(kind.sql()).isNull()
+    return found.isNotNull() & (is_wrong if kind.digits else is_wrong | found.try_cast("date").isNull())
+
+
+_MAY_BE_LOST = ('"bytes", "logicalType": "decimal"', '"timestamp-text"')
+"""Parts of a schema whose values a field may not hold. Spark may decode a value again to look for them."""
+_LOST = Check(lambda kind: kind.name in ("DECIMAL", "TIMESTAMP"), _is_lost)
 
 
 def _with_mark(schema: str, symbols: Sequence[Sequence[str]]) -> str:

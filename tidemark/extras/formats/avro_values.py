@@ -29,7 +29,7 @@ def decoder(writer: Writer) -> Callable[[bytes], Any]:
     from fastavro import schemaless_reader
     from fastavro.schema import SchemaParseException, parse_schema
 
-    if _without_bytes(writer.schema, writer) > _MOST_WITHOUT_BYTES:
+    if _without_bytes(writer) > _MOST_WITHOUT_BYTES:
         raise AvroSchemaError(f"it has more than {_MOST_WITHOUT_BYTES} fields without bytes")
     plain = json.loads(writer.text, object_hook=lambda part: {name: part[name] for name in part.keys() - _LOGICAL})
     try:
@@ -48,15 +48,23 @@ def decoder(writer: Writer) -> Callable[[bytes], Any]:
     return decoded
 
 
-def _without_bytes(given: Any, writer: Writer) -> int:
+def _without_bytes(writer: Writer) -> int:
     """Count the parts of a value that have no bytes."""
-    given = writer.named.get(given, given) if isinstance(given, str) else given
-    if isinstance(given, list):
-        return max((_without_bytes(each, writer) for each in given if each != "null"), default=0)
-    match given["type"] if isinstance(given, dict) else given:
-        case "record" | "error":
-            return sum(_without_bytes(each["type"], writer) for each in given["fields"]) + (not given["fields"])
-        case "array" | "map":
-            return _without_bytes(given.get("items", given.get("values")), writer)
-        case kind:
-            return int(kind == "null" or (kind == "fixed" and given["size"] == 0))
+    known: dict[str, int] = {}
+
+    def count(given: Any) -> int:
+        if isinstance(given, str) and given in writer.named:
+            if given not in known:
+                known[given] = count(writer.named[given])
+            return known[given]
+        if isinstance(given, list):
+            return max((count(each) for each in given if each != "null"), default=0)
+        match given["type"] if isinstance(given, dict) else given:
+            case "record" | "error":
+                return sum(count(each["type"]) for each in given["fields"]) + (not given["fields"])
+            case "array" | "map":
+                return count(given.get("items", given.get("values")))
+            case kind:
+                return int(kind == "null" or (kind == "fixed" and given["size"] == 0))
+
+    return count(writer.schema)

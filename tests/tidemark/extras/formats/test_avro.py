@@ -188,6 +188,67 @@ def test_hostile_bytes_are_undecodable_and_end_no_jvm(spark: SparkSession) -> No
     assert payloads(spark, payload, values, how) == [*[WRONG] * 13, "value_too_long"]
 
 
+def test_values_of_kafka_connect_are_decoded(spark: SparkSession) -> None:
+    """Its decimals and times; a record within itself; two records at the top; names that Spark's Avro refuses."""
+    number = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+    named = {
+        "day": {"type": "int", "connect.name": "io.debezium.time.Date"},
+        "at": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+        "zoned": {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"},
+    }
+    row = record("Value", "my-shop.b\u00fccher", **{"stra\u00dfe": "string", "price": ["null", number], **named})
+    tree = record("Node", "my-shop", name="string", nodes={"type": "array", "items": "Node"}, next=["null", "Node"], n="int")
+    schema = ["null", row, tree]
+    # fastavro has only ASCII names of types; they are not in the bytes.
+    plain = json.loads(json.dumps(schema, ensure_ascii=False).replace("my-shop.b\u00fccher", "shop").replace("my-shop", "shop"))
+    whole = {
+        "stra\u00dfe": "a",
+        "price": Decimal("12.50"),
+        "day": 20_778,
+        "at": 1_795_251_600_000_001,
+        "zoned": "2026-11-21T10:00:00+01:00",
+    }
+
+    def of_row(**changed: Any) -> bytes:
+        return written(plain, ("shop.Value", whole | changed))
+
+    def nested(depth: int) -> dict[str, Any]:
+        return {"name": "x", "nodes": [nested(depth - 1)] if depth else [], "next": None, "n": depth}
+
+    at, nothing = datetime(2026, 11, 21, 9, tzinfo=UTC), dict.fromkeys(("price", "day", "at", "zoned", "n", "nodes"))
+    read = nothing | {
+        "_record": "my-shop.b\u00fccher.Value",
+        "stra\u00dfe": "a",
+        "price": Decimal("12.50"),
+        "day": date(2026, 11, 21),
+    }
+    read |= {"at": at.replace(microsecond=1), "zoned": at}
+    of_tree = nothing | {"_record": "my-shop.Node", "stra\u00dfe": None}
+    given = {
+        of_row(): read,
+        of_row(price=None): read | {"price": None},
+        of_row(price=Decimal("-9999.99")): read | {"price": Decimal("-9999.99")},
+        **{of_row(price=Decimal(text)): WRONG for text in ("10000.00", "184467440737095516.21", f"{10**40}.00")},
+        **{of_row(zoned=text): WRONG for text in ("10:00:00Z", "", "now", "2026-11-31T10:00:00Z")},
+        written(plain, ("shop.Node", nested(0))): of_tree | {"n": 0, "nodes": []},
+        written(plain, ("shop.Node", nested(9))): of_tree | {"n": 9, "nodes": [{"name": "x"}]},
+        **{written(plain, ("shop.Node", nested(depth))): WRONG for depth in (40, 400)},
+        b"\x00": WRONG,
+        b"\x06": WRONG,
+    }
+    ddl = "_record STRING, `stra\u00dfe` STRING, price DECIMAL(6,2), day DATE, at TIMESTAMP, zoned TIMESTAMP, n INT"
+
+    found = payloads(
+        spark, Payload("avro", f"{ddl}, nodes ARRAY<STRUCT<name: STRING>>"), list(given), Written("avro", json.dumps(schema))
+    )
+
+    assert found == list(given.values())
+    keys = extracted(
+        spark, Sources(Source("field", "n"), written=Written("avro", json.dumps(schema))), [of_row(), *list(given)[-6:-4]]
+    )
+    assert keys == [(None, None, None, "sequence_missing"), (None, 0, 0, None), (None, 0, 9, None)]
+
+
 def test_a_required_field_that_is_null_makes_the_value_undecodable(spark: SparkSession) -> None:
     values = [order(GIVEN), order({**GIVEN, "note": None})]
     assert payloads(spark, Payload("avro", "note STRING NOT NULL"), values, PLAIN) == [{"note": "n\u00e4"}, WRONG]

@@ -20,7 +20,18 @@ def logical(kind: str, name: str, **more: object) -> dict[str, Any]:
     return {"type": kind, "logicalType": name, **more}
 
 
+PACKAGES = ("io.debezium.time", "org.apache.kafka.connect.data")
+
+
+def connect(kind: str, name: str) -> dict[str, Any]:
+    """A type as Kafka Connect's converter writes it: its own logical type beside Avro's, which may be missing."""
+    return {"type": kind, "connect.version": 1, "connect.name": name}
+
+
 DECIMAL = logical("bytes", "decimal", precision=10, scale=2)
+OF_CONNECT = {**connect("bytes", "org.apache.kafka.connect.data.Decimal"), **logical("bytes", "decimal", precision=64, scale=2)}
+ZONED = connect("string", "io.debezium.time.ZonedTimestamp")
+TREE = record("Node", "shop", name="string", children={"type": "array", "items": "Node"}, left=["null", "Node"], note="string")
 
 
 @pytest.mark.parametrize(
@@ -38,6 +49,12 @@ DECIMAL = logical("bytes", "decimal", precision=10, scale=2)
         ("DOUBLE", "float"),
         ("DECIMAL(12,4)", DECIMAL),
         ("DECIMAL(12,2)", "int"),
+        *((f"DECIMAL({precision},2)", OF_CONNECT) for precision in (4, 38)),
+        *((kind, connect("int", f"{package}.Date")) for kind in ("DATE", "INT") for package in PACKAGES),
+        *((kind, connect("long", f"{package}.Timestamp")) for kind in ("TIMESTAMP", "BIGINT") for package in PACKAGES),
+        ("TIMESTAMP", connect("long", "io.debezium.time.MicroTimestamp")),
+        *((kind, ZONED) for kind in ("TIMESTAMP", "STRING")),
+        ("STRUCT<name: STRING, left: STRUCT<left: STRUCT<name: STRING>>, children: ARRAY<STRUCT<note: STRING>>>", TREE),
         ("TIMESTAMP", logical("long", "timestamp-millis")),
         ("TIMESTAMP_NTZ", logical("long", "local-timestamp-micros")),
         ("DATE", logical("int", "date")),
@@ -57,7 +74,11 @@ def test_a_field_takes_what_it_holds_without_loss(wanted: str, written: object) 
         ("STRING", "int", "a is int, and STRING is wanted"),
         ("STRING", ["int", "string"], "a is a union of several types"),
         ("DECIMAL(10,1)", DECIMAL, "a is decimal(10,2), and DECIMAL(10,1) is wanted"),
+        ("DECIMAL(10,1)", OF_CONNECT, "a is decimal(64,2), and DECIMAL(10,1) is wanted"),
         ("TIMESTAMP", "long", "a is long, and TIMESTAMP is wanted"),
+        ("TIMESTAMP", connect("long", "io.debezium.time.NanoTimestamp"), "a is long, and TIMESTAMP is wanted"),
+        ("TIMESTAMP", connect("int", "io.debezium.time.Timestamp"), "a is int, and TIMESTAMP is wanted"),
+        ("DATE", {**connect("int", ""), "connect.name": []}, "a is int, and DATE is wanted"),
         ("TIMESTAMP", logical("long", "local-timestamp-millis"), "a is local-timestamp-millis, and"),
         ("ARRAY<STRUCT<b: INT>>", {"type": "array", "items": record("B", b="string")}, "a[].b is string, and INT"),
     ],
@@ -81,7 +102,6 @@ def laughs() -> dict[str, Any]:
         (json.dumps(None), "it has something that is no type"),
         (json.dumps({"type": {"type": ["null", []]}}), "it has a union of nothing, or of unions"),
         (of("nothing"), "it has no type nothing"),
-        (of(["null", "R"]), "R refers to itself"),
         *(
             (of({"type": "array", "items": items}), "it has arrays of items without bytes")
             for items in ("null", {"type": "fixed", "name": "F", "size": 0}, record("B"))
@@ -90,7 +110,12 @@ def laughs() -> dict[str, Any]:
         (of({"type": "fixed", "name": "F", "size": True}), "the fixed type F has no size from 0 to 16,777,216"),
         (of({"type": "fixed", "name": "F", "size": 2**31 - 1}), "the fixed type F has no size from 0 to 16,777,216"),
         (of({"type": "enum", "name": "E", "symbols": ["A", "A"]}), "the enum E has no list of symbols"),
-        (json.dumps(record("R", **{"a b": "int"})), "the record R has no list of fields"),
+        *(
+            (json.dumps(record("R", **{name: "int"})), "the record R has no list of fields")
+            for name in ("a b", "a-b", "a\u00b2", "2a")
+        ),
+        (json.dumps(record("", a="int")), "it has a type without a name"),
+        (json.dumps(record("R", a="R", b="R")), "it has more than 10,000 types, or more than 50 levels"),
         (json.dumps({**record("R"), "fields": [{"name": "a", "type": "int"}] * 2}), "the record R has no list of fields"),
         (json.dumps(record("1", a="int")), "it has a type without a name"),
         (json.dumps(laughs()), "it has more than 10,000 types, or more than 50 levels"),
@@ -154,3 +179,43 @@ def test_a_nested_type_of_another_schema_is_known_and_a_lone_schema_is_unchanged
 def test_schemas_that_cannot_be_joined_say_why(text: str, others: list[str], why: str) -> None:
     with pytest.raises(avro_schema.AvroSchemaError, match=why):
         avro_schema.joined(text, others)
+
+
+def test_a_record_within_itself_becomes_copies_and_is_no_field_of_a_payload() -> None:
+    """Two branches and a list at each level: with every copy written out, they would be millions of types."""
+    written = avro_schema.writer(of(TREE))
+    assert avro_schema.writer(written.text) == written
+    assert len(written.text) < 10_000
+    found, left_out = avro_schema.fields(written)
+    assert (found.sql(), left_out) == (
+        "STRUCT<`a`: STRUCT<`name`: STRING, `note`: STRING>>",
+        {"a.children[]": "within itself", "a.left": "within itself"},
+    )
+    inner = record("B", a=["null", "A"], b=["null", "B"], of={"type": "enum", "name": "E", "symbols": ["X"]})
+    around = avro_schema.writer(json.dumps(record("A", next=["null", "A"], b=["null", inner], of="E")))
+    assert fastavro.parse_schema(around.schema)
+    assert misfit(around, parse("b STRUCT<a: STRUCT<b: STRUCT<of: STRING>>>, of STRING")) is None
+
+
+def test_names_beyond_ascii_and_namespaces_with_a_hyphen_are_read() -> None:
+    given = record("Stra\u00dfe", "shop-1.\u00e4", straße="int", of=["null", "Stra\u00dfe"])
+    written = avro_schema.writer(json.dumps(given))
+    assert written.schema["name"] == "shop_2d_1._e4_.Stra_df_e"
+    assert avro_schema.writer(written.text) == written
+    assert misfit(written, parse("stra\u00dfe INT")) is None
+    read = json.loads(avro_schema.reader(written, parse("_record STRING")))["fields"]
+    assert read[0] == {"name": "_record", "type": "string", "default": "shop-1.\u00e4.Stra\u00dfe"}
+
+
+def test_the_records_of_a_union_share_fields_and_a_misfit_names_its_record() -> None:
+    order = record("Order", "shop", id="string", n="int")
+    paid = record("Paid", "shop", id="string", n="long", of=["null", "Order"])
+    union = json.dumps(
+        ["null", order, paid, *({"type": "fixed", "name": f"F{nth}", "size": 1} for nth in range(61)), record("Last")]
+    )
+    assert [first for first, _ in avro_schema.branches(avro_schema.writer(union))] == [b"\x02", b"\x04", b"\x80\x01"]
+    assert misfit(union, parse("id STRING, n BIGINT, of STRUCT<n: INT>")) is None
+    assert misfit(union, parse("n INT")) == "shop.Paid: n is long, and INT is wanted"
+    assert misfit('["null", "int"]', parse("n INT")) == "the value is a union, and a record is wanted"
+    found, _ = avro_schema.fields(avro_schema.writer(json.dumps([order, paid])))
+    assert found.sql() == "STRUCT<`id`: STRING>"

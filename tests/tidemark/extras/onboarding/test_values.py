@@ -106,7 +106,6 @@ ITEMS = {"items": {"type": "array", "items": ITEM}, "some": ["null", "Item"], "s
 UNREADABLE: list[tuple[Any, str]] = [
     ({"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}, "fields of PROTOBUF values are not looked at"),
     ({"schema": "x", "schemaType": "XML"}, "fields of XML values are not looked at"),
-    (avro(LOOP), f"{NOTHING}: R refers to itself"),
     (avro("string"), f"{NOTHING}: the value is string, and a record is wanted"),
     (avro(record(**{f"f{n}": "int" for n in range(1_001)})), f"{NOTHING}: it has more than 1,000 fields"),
     (avro(record(**ITEMS)), f"{NOTHING}: it has more than 10 fields without bytes"),
@@ -119,6 +118,12 @@ def test_a_schema_by_which_nothing_is_looked_at_is_said_with_the_reason() -> Non
         found = looked({7: answer}, records)
         assert (found.schemas[7].why, found.formats, found.payloads) == (why, {}, {})
         assert list(labels(records, found)) == ["value:utf8"]
+
+
+def test_fields_outside_a_record_within_itself_are_looked_at() -> None:
+    found = looked({7: avro(LOOP)}, sample((7, b"\x02\x00\x06\x08")))
+    payload = found.payloads["avro"]
+    assert (payload.schema, payload.left_out, found.undecoded) == ("seq BIGINT", {"next": "within itself"}, 0)
 
 
 def test_ids_that_the_registry_does_not_have_are_told_and_the_others_looked_at() -> None:
