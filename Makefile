@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos chaos-pulsar cdc bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -41,7 +41,7 @@ test-places: dev  ## Run the rivals of commits in stores, and the tests of every
 	@TESTS=places $(BIN)/python -m pytest tests/producer tests/model tests/chaos tests/browser
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py tests/packaging/test_sbom.py
-	@TESTS=places $(BIN)/python -m pytest tests/faults/test_machine.py tests/faults/test_broker_faults.py
+	@TESTS=places $(BIN)/python -m pytest tests/faults/test_machine.py tests/faults/test_broker_faults.py tests/cdc
 	@TESTS=places $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
 	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere
 	@TESTS=places TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/scenario/test_place.py
@@ -85,6 +85,10 @@ chaos: dev  ## Strike Kafka's leaders under producers of every setting, and comp
 # The first time, this fetches Pulsar's 320 jars.
 chaos-pulsar: dev  ## The same with Pulsar's owner of a topic, whose records are copied to Kafka (two hours; goes on as chaos does)
 	@$(BIN)/python -m tests.chaos.run --write --runs 0 --others 0 --pulsar 50
+
+# The first time, this fetches Debezium's 66 jars.
+cdc: dev  ## Record what Debezium sends of a PostgreSQL, killed in transactions, for the tests (minutes; needs PostgreSQL)
+	@$(BIN)/python -m tests.cdc.record
 
 # The first time, this builds the platform's command line from its Go module, which takes minutes.
 bundle-check: $(DEV)  ## Validate and plan the Databricks bundle, both targets, without a workspace (needs Go)

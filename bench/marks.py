@@ -10,7 +10,7 @@ from bench.cold import BARE_PROCESS, COLD, FEW_NEW, SPARK_START, VERIFY
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
-from bench.shapes import SHAPED_FLOOR, SHAPED_LOAD, SHAPES
+from bench.shapes import IN_EVENT, IN_HEADER, SHAPED_FLOOR, SHAPED_LOAD, SHAPES
 from bench.small import BARE_COMMITS, NOTHING, RECOVERY, WARM
 from bench.streams import STREAMS_LOAD
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
@@ -31,6 +31,7 @@ MOST_MEMORY_TIMES = 1.2
 MOST_MERGE_TIMES = 0.25
 MOST_STREAMS_SECONDS = 2.0
 MOST_SLOWER_TIMES = 1.2
+MOST_EVENTS_TIMES = 1.3
 LEAST_BRONZE_SHARE = 0.95
 
 
@@ -45,9 +46,13 @@ class Mark:
 
 
 def of_shapes(sitting: Sitting) -> list[Mark]:
-    """A load of each shape held against its commits, bare, of the same round."""
-    most = {shape.pattern: shape.most_times for shape in SHAPES}
-    return [
+    """A load of each shape held against its commits, bare, of the same round; and change events against headers."""
+    most, limit = {shape.pattern: shape.most_times for shape in SHAPES}, MOST_EVENTS_TIMES
+    found = [
+        Mark(f"{IN_EVENT}, {pattern}", f"at most {limit:g} times {IN_HEADER}", f"{times:.2f} times", times <= limit)
+        for pattern, times in _times(sitting, IN_EVENT, IN_HEADER).items()
+    ]
+    return found + [
         Mark(
             f"Silver load, {pattern}",
             f"at most {most[pattern]:g} times its commits, bare",
