@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from lakehouse.extract.per_topic import by_topic
 from silver.extract.columns import erased_columns
@@ -41,15 +40,7 @@ def _unless_erased(records: DataFrame, content: Column) -> Column:
     if not erased_columns(records):
         return content
     erased = records["erased"]
-    is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
-    return F.when(erased.isNotNull(), _of_erased(erased["up_to_offset"], is_collision)).otherwise(content)
-
-
-def _of_erased(up_to_offset: Column, is_collision: Column) -> Column:
-    """Return an erased record's content hash. Under its key, only copies that were erased with it have the same hash."""
-    return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
-
-
-def _fields(records: DataFrame) -> list[str]:
-    kind = records.schema["erased"].dataType
-    return kind.fieldNames() if isinstance(kind, StructType) else []
+    is_collision = erased["is_collision"] if "problem" in records.select("erased.*").columns else F.lit(False)
+    # Under its key, only copies that were erased with it have the same hash.
+    of_erased = F.concat(F.lit(ERASED), erased["up_to_offset"], F.when(is_collision, ":collision").otherwise(""))
+    return F.when(erased.isNotNull(), of_erased).otherwise(content)

@@ -132,7 +132,10 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
     known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
-    return known.unionByName(_content(of_keys(earlier.kept(_ranges(below)), keys))) if below.num_rows else known
+    if not below.num_rows:
+        return known
+    kept = of_keys(earlier.kept(_ranges(below)), keys)
+    return known.unionByName(kept.select(*KEY, content_sha256(kept), F.lit(-1).cast("bigint").alias("place")))
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
@@ -188,10 +191,6 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
-
-
-def _content(rows: DataFrame) -> DataFrame:
-    return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
 def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
