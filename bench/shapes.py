@@ -48,7 +48,7 @@ class Shape:
         duplicates: Of so many records one is sent again, alone; 0 for none.
         swaps: Of so many records one comes after the next one, and is late; 0 for none.
         producers: How many producers of each partition take turns; 0 for no producers.
-        is_moved: Whether a load before has all of them, and they come again in the topic's next incarnation.
+        moved_by: Of a moved topic: 0 if a load before has all of them and they come again, 1 if as many new numbers follow.
     """
 
     pattern: str
@@ -57,22 +57,22 @@ class Shape:
     duplicates: int = 0
     swaps: int = 0
     producers: int = 0
-    is_moved: bool = False
+    moved_by: int | None = None
 
     @property
     def rules(self) -> Rules:
         """How its records are read."""
         producer = Source("header", "producer") if self.producers else None
-        return Rules(Source("header", HEADER), producer, continues=((_MOVED, (TOPIC,)),) if self.is_moved else ())
+        return Rules(Source("header", HEADER), producer, continues=() if self.moved_by is None else ((_MOVED, (TOPIC,)),))
 
-    def records(self, spark: SparkSession, count: int) -> DataFrame:
-        """Its records as Bronze has them, equally many in each partition."""
+    def records(self, spark: SparkSession, count: int, after: int = 0) -> DataFrame:
+        """Its records as Bronze has them, equally many in each partition, with numbers after some."""
         share = count // PARTITIONS
         places = spark.range(0, share * PARTITIONS, 1, PARTITIONS).select(
             F.floor(F.col("id") / share).cast("int").alias("partition"), (F.col("id") % share).alias("offset")
         )
         nth = self._nth(F.col("offset"))
-        number = nth * PARTITIONS + nth * _SPREAD % PARTITIONS + 1 if self.has_gaps else nth + 1
+        number = after + 1 + (nth * PARTITIONS + (nth * _SPREAD + F.col("partition")) % PARTITIONS if self.has_gaps else nth)
         producer = F.concat(F.lit("p"), (nth * _TURN % max(1, self.producers)).cast("string")).alias("producer")
         columns = [F.col("partition"), F.col("offset"), number.alias("seq"), *([producer] if self.producers else [])]
         return bronze_rows(places.select(*columns), TOPIC, noise=NOISE)
@@ -91,8 +91,8 @@ class Shape:
     def expected(self, count: int) -> dict[str, int]:
         """The classes of its records, but the accepted ones."""
         share = count // PARTITIONS
-        if self.is_moved:
-            return {DUPLICATE: count}
+        if self.moved_by is not None:
+            return {} if self.moved_by else {DUPLICATE: count}
         again = share // self.duplicates if self.duplicates else 0
         late = (share + self.swaps - 2) // self.swaps if self.swaps else 0
         return {name: PARTITIONS * each for name, each in ((DUPLICATE, again), (LATE, late)) if each}
@@ -108,7 +108,8 @@ SHAPES = (
     Shape("20 producers in turns, 1 % sent again", 1.35, producers=20, duplicates=100),
     Shape("1,000 producers in turns", 1.2, producers=1_000),
     Shape("1,000 producers in turns, 1 % sent again", 1.35, producers=1_000, duplicates=100),
-    Shape("gaps, all again in other partitions of a moved topic", 2.5, is_moved=True),
+    Shape("gaps, all again in other partitions of a moved topic", 2.5, moved_by=0),
+    Shape("gaps, past the old numbers of a moved topic", 1.2, moved_by=1),
 )
 
 
@@ -159,11 +160,10 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, r
         sitting.tell(f"Shapes: making {records:,} records, {shape.pattern}")
         bronze = Lakehouse(root=str(folder / f"shape-{nth}")).table(BRONZE_RECORDS)
         tables.create(spark, bronze, BRONZE)
-        made = shape.records(spark, records)
-        tables.append(made, bronze, BRONZE)
-        if shape.is_moved:
+        tables.append(shape.records(spark, records), bronze, BRONZE)
+        if shape.moved_by is not None:
             moved = {"topic": F.lit(_MOVED), "partition": (F.col("partition") + 1) % PARTITIONS}
-            tables.append(made.withColumns(moved), bronze, BRONZE)
+            tables.append(shape.records(spark, records, records * shape.moved_by).withColumns(moved), bronze, BRONZE)
     _events(spark, records).write.format("delta").save(str(folder / "events"))
     _once(Sitting(), spark, folder, 0, records)  # warms up
     for pattern in _EVENT_RULES:
@@ -184,7 +184,7 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
         bronze = f"{run.lakehouse.root}/{BRONZE_RECORDS}"
         shutil.copytree(folder / f"shape-{nth}" / BRONZE_RECORDS, bronze, copy_function=os.link)
         create_tables(spark, run, shape.rules)
-    if shape.is_moved:
+    if shape.moved_by is not None:
         steps.load_once(spark, runs[0], shape.rules, max_records=count)
     counts: dict[str, int] = {}
 
@@ -209,9 +209,9 @@ def _commit_bare(spark: SparkSession, run: Run, shape: Shape, count: int) -> Non
     """Copy all rows, and commit as many rows of the ledger, watermarks and rejects as a load does; decide nothing."""
     bronze = run.table(BRONZE_RECORDS)
     rows = as_silver(tables.read(spark, bronze, version=tables.version(spark, bronze)))
-    rows = rows.where(F.col("topic") == _MOVED) if shape.is_moved else rows
+    rows = rows if shape.moved_by is None else rows.where(F.col("topic") == _MOVED)
     names: list[str | None] = [f"p{each}" for each in range(shape.producers)]
     floor.commit_silver(spark, run.lakehouse, floor.streams_of(TOPIC, names or [None]), 1, rows)
-    if rejects := PARTITIONS if shape.is_moved else sum(shape.expected(count).values()):
+    if rejects := PARTITIONS if shape.moved_by == 0 else sum(shape.expected(count).values()):
         nothing = [F.lit(None).cast(column.type).alias(column.name) for column in REJECTS.columns]
         tables.append(spark.range(rejects).select(*nothing).coalesce(1), run.table(REJECTS.name), REJECTS)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 _MOST_NUMBERS = 1_000
-_NOTHING = (0, -1)
-"""The mark of a topic without watermarks, below every sequence."""
+_NOTHING = (0, -1)  # the mark of a topic without watermarks, below every sequence
 
 
 def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:

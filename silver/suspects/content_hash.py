@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from lakehouse.extract.per_topic import by_topic
 from silver.extract.columns import erased_columns

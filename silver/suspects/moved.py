@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import reduce
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STR
 from lakehouse.spark import bitmaps, frames, pruning
 from silver.columns import NONE, codes, filled, on_disk, row_codes
 from silver.extract.columns import erased_columns
-from silver.model import SETTLED, Limits, tuples_of
+from silver.model import LIMITS, SETTLED, Limits, tuples_of
 from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
 from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
@@ -40,11 +41,10 @@ if TYPE_CHECKING:
 NUMBER = ("topic", "producer", "epoch", "sequence")
 """The columns that identify a record across the partitions of a topic."""
 
+_COUNTER = ("epoch", "producer")
 _TYPES = pa.schema([(name, pa.int64() if name in ("epoch", "sequence") else pa.string()) for name in NUMBER])
 _KEYS = pa.schema([*_TYPES, ("partition", pa.int32()), ("offset", pa.int64())])
-_LIMITS = Limits()
-_ERASED_LATER = f"{ERASED}later"
-"""The content of a known record that was erased after this load, which could still compare it."""
+_ERASED_LATER = f"{ERASED}later"  # the content of a known record that was erased after this load, which could compare it
 _MOST_RANGES = 512
 _ANY = (2**63 - 1, 2**63 - 1)
 _SETTLED = (None, DUPLICATE, COLLISION)
@@ -56,10 +56,7 @@ def settle(records: pa.Table, known: pa.Table) -> Numbers:
 
     One equal copy is enough for a duplicate. The content of an erased record is unknown: a later record is taken for a copy.
 
-    Args:
-        records: The number and `content_sha256` of each.
-        known: The number and `content_sha256` of earlier incarnations' records, possibly several per number. The topic is
-            that of the incarnation which continues them.
+    Both tables have number and `content_sha256`. `known` may have a number several times; its topic is that of the records.
 
     >>> names = [*NUMBER, "content_sha256"]
     >>> records = pa.table([["t@2"] * 4, ["p"] * 4, [0] * 4, [1, 2, 3, 4], ["a", "b", "c", "d"]], names=names)
@@ -69,30 +66,37 @@ def settle(records: pa.Table, known: pa.Table) -> Numbers:
     """
     count, schema = len(records), _TYPES.append(pa.field("content_sha256", pa.string()))
     both = pa.concat_tables([table.select(schema.names).cast(schema) for table in (records, known)])
-    number, same = row_codes(both, NUMBER), row_codes(both, schema.names)
-    content, contents = codes(both["content_sha256"])
-    texts = [*contents.to_pylist(), ""]  # the last is for null
-    is_erased = np.array([text.startswith(ERASED) for text in texts])[content]
-    was_collision = np.array([text.endswith(":collision") for text in texts])[content]
-    is_later = np.array([text == _ERASED_LATER for text in texts])[content]
+    number, own = row_codes(both, NUMBER), both["content_sha256"].combine_chunks()
+    one_of = np.full(int(number.max(initial=0)) + 1, NONE)
+    one_of[number[count:]] = np.arange(count, len(both))
+    nth = one_of[number[:count]]
+    is_equal = pc.and_not(pc.equal(own[:count], own.take(pa.array(nth, mask=nth < 0))), pc.starts_with(own[:count], ERASED))
+    kind = np.where(nth < 0, _FREE, _DUPLICATE)
+    rest = np.flatnonzero((nth >= 0) & ~pc.fill_null(is_equal, fill_value=False).to_numpy(zero_copy_only=False))
+    few = np.append(rest, count + np.flatnonzero(np.isin(number[count:], number[rest])))
+    kind[rest] = _compare(number[few], own.take(pa.array(few)), len(rest))
+    return kind
+
+
+def _compare(number: Numbers, own: pa.Array, count: int) -> Numbers:
+    """The class of the first `count` records, by number and content: the others know the number, perhaps several times."""
+    content, contents = codes(pa.chunked_array([own]))
+    same, _ = codes(pa.chunked_array([number * (len(contents) + 1) + content + 1]))
+    texts = pa.concat_arrays([contents, pa.array([""])])  # the last is for null
+    is_erased = pc.starts_with(texts, ERASED).to_numpy(zero_copy_only=False)[content]
+    was_collision = pc.ends_with(texts, ":collision").to_numpy(zero_copy_only=False)[content]
+    is_later = pc.equal(texts, _ERASED_LATER).to_numpy(zero_copy_only=False)[content]
     of_known = number[count:]
     is_copy = np.isin(same[:count], same[count:])
     is_copy |= np.isin(number[:count], of_known[(is_erased & ~is_later)[count:]])
     is_copy |= is_erased[:count] & np.isin(number[:count], of_known[is_erased[count:]])
-    is_known = np.isin(number[:count], of_known)
-    return np.where(is_known, np.where(is_copy & ~was_collision[:count], _DUPLICATE, _COLLISION), _FREE)
+    return np.where(is_copy & ~was_collision[:count], _DUPLICATE, _COLLISION)
 
 
 class Moved:
     """Settles the records of a load by earlier incarnations, and by other partitions of a topic that grew, chunk by chunk.
 
-    Args:
-        records: Bronze's rows of the load, with key and value. Read only if there is something to look up.
-        extracted: Returns them with their streams, epochs and sequences.
-        known: Returns the state that the earlier loads left.
-        rules: The rules of the load.
-        load_seq: Its number.
-        limits: How many records are looked up at a time.
+    The arguments are those of `silver.suspects.resolve.Suspects`, with the rules and the number of the load.
     """
 
     def __init__(  # noqa: PLR0913 -- those of `Suspects`, the rules, and the load's number for erasures
@@ -241,24 +245,24 @@ class Moved:
         ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
         own_records = records.filter(pa.array(_are_up_to(records, self._grown)))
         numbers = [
-            _under(own_records if each == topic else records, topic, each)
+            _under(own_records if each == topic else records, [topic], each)
             for topic, others in of_topic.items()
             for each in others
         ]
-        keys = frames.of_arrow(self._records.sparkSession, pa.concat_tables(numbers).group_by(list(NUMBER)).aggregate([]))
-        sides = [_numbered(known.kept(ranges), keys, self._content)]
+        sequences = _sequences(pa.concat_tables(numbers))
+        sides = [_numbered(known.kept(ranges), sequences, self._content)]
         decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
         if own := [each for each in ranges if each[:2] in decided]:
-            sides.append(_numbered(self._own(own, out), keys, self._content))
+            sides.append(_numbered(self._own(own, out), sequences, self._content))
         if earlier := [each for each in ranges if each[0] not in current]:
             late = known.late(earlier).withColumn("sequence", F.col("first_sequence"))
-            sides.append(_numbered(late, keys, lambda rows: rows["content_sha256"]))
+            sides.append(_numbered(late, sequences, lambda rows: rows["content_sha256"]))
         found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
         of_current = pa.array(list(current), pa.string())
         own_late = (rows.filter(pc.invert(pc.is_in(rows["topic"], of_current))) for rows in self._late)
         own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in own_late)
         found = pa.concat_tables([found, *(rows.cast(found.schema) for rows in own_late)])
-        return pa.concat_tables([_under_one_of(found, others, topic) for topic, others in of_topic.items()])
+        return pa.concat_tables([_under(found, others, topic) for topic, others in of_topic.items()])
 
     def _content(self, rows: DataFrame) -> Column:
         content = content_sha256(rows)
@@ -278,8 +282,8 @@ def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[obj
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), _LIMITS.suspects):
-        part = named.slice(first, _LIMITS.suspects)
+    for first in range(0, len(named), LIMITS.suspects):
+        part = named.slice(first, LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found.update(tuples_of(of_keys(kept, frames.of_arrow(silver.sparkSession, keys)).toArrow(), KEY))
@@ -329,19 +333,24 @@ def _ranges(
         yield from ((*place, epoch, first, last) for place in partitions if place[0] in of_topic[topic])
 
 
-def _under(records: pa.Table, topic: str, other: str) -> pa.Table:
-    """Return the numbers of a topic's records, under the name of another topic."""
-    rows = records.filter(pc.equal(records["topic"], topic)).select(NUMBER)
-    return rows.set_column(0, "topic", pa.repeat(other, len(rows)))
+def _under(records: pa.Table, topics: Sequence[str], other: str) -> pa.Table:
+    """Return the records of some topics, under the name of another topic."""
+    rows = records.filter(pc.is_in(records["topic"], pa.array(topics)))
+    return rows.set_column(rows.column_names.index("topic"), "topic", pa.repeat(other, len(rows)))
 
 
-def _under_one_of(known: pa.Table, earlier: Sequence[str], topic: str) -> pa.Table:
-    """Return the known records of some incarnations, under the topic that continues them."""
-    rows = known.filter(pc.is_in(known["topic"], pa.array(earlier)))
-    return rows.set_column(rows.column_names.index("topic"), "topic", pa.repeat(topic, len(rows)))
+def _sequences(numbers: pa.Table) -> pa.Table:
+    """Return the sequences of some numbers as `bitmaps.blocks`, with a hash of epoch and producer as partition."""
+    nth = row_codes(numbers, _COUNTER)
+    counters = tuples_of(numbers.take(pa.array(np.unique(nth, return_index=True)[1])), _COUNTER)
+    texts = (" ".join(str(each) for each in counter if each is not None) for counter in counters)
+    hashes = np.array([crc32(text.encode()) >> 1 for text in texts], np.int64)
+    return bitmaps.blocks(pa.table({"topic": numbers["topic"], "partition": hashes[nth], "offset": numbers["sequence"]}))
 
 
-def _numbered(rows: DataFrame, keys: DataFrame, content: Callable[[DataFrame], Column]) -> DataFrame:
-    """The number and `content_sha256` of the rows with one of the numbers."""
-    found = of_keys(rows, keys)
+def _numbered(rows: DataFrame, sequences: pa.Table, content: Callable[[DataFrame], Column]) -> DataFrame:
+    """The number and `content_sha256` of the rows with one of the numbers, see `_sequences`."""
+    hashed = F.shiftright(F.crc32(F.concat_ws(" ", *_COUNTER).cast("binary")), 1).cast("int")
+    rows = rows.withColumns({"partition": hashed, "offset": F.col("sequence")})
+    found = bitmaps.join(rows.sparkSession, rows, sequences, "left_semi")
     return found.select(*NUMBER, content(found).alias("content_sha256"))

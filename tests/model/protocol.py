@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.model.checker import Step
-from tests.model.tables import IDLE, NOBODY, PIPELINE, Claim, Held, Kept, Mark, Runner, Tables, World, finished, merged
+from tests.model.tables import IDLE, NO_MARK, NOBODY, PIPELINE, Claim, Held, Kept, Mark, Runner, Tables, World, finished, merged
 
 STEPS = {
     "recover": "silver.load.recover",
@@ -22,6 +22,7 @@ STEPS = {
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
     "write_accepted": "bronze.progress.topic_registry",
+    "at_plan": "silver.load.growth",
 }  # each step of the model, and the module of the function that it models
 
 SWAP_STEPS = {
@@ -57,6 +58,8 @@ class Protocol:
     mark_looks: bool = True  # a release looks for a restore in the ledger, in the transaction that marks rejects
     swap_sets_property: bool = True  # a restore changes a property of the rejects before it changes rows
     pins_before_numbering: bool = True  # a load reads which topics moved after it pinned Bronze's version, not at its begin
+    last_takes_all: bool = True  # the last load to compare everything has all that Bronze has, and not only its own range
+    mark_follows_last: bool = True  # the load after it sets the mark; not the load itself
 
 
 class Refused(NamedTuple):
@@ -123,7 +126,14 @@ def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
         return Refused("the classes do not add up")
     moved = {partition: found.marks[partition].last for partition in touched}
     moved |= {partition_of[number]: number for number in versions}
-    known = {number for number in versions if bronze[number].copies and pinned.has_numbering}  # duplicates, as `moved.settle`
+    earlier = {record for claim in found.ledger if claim.load < pinned.load for record in claim.kept}
+    known = set()  # duplicates, as `moved.settle`: the partitions follow one another
+    for number in sorted(versions, key=lambda each: (partition_of[each], each)):
+        record = bronze[number].copies or number
+        if record in earlier and pinned.has_numbering and (pinned.mark == NO_MARK or record <= pinned.mark):
+            known.add(number)
+        elif bronze[number].has_kept:
+            earlier.add(record)
     return pinned._replace(
         kept=tuple(bronze[each].copies or each for each in versions if bronze[each].has_kept and each not in known),
         held=tuple(number for number in versions if bronze[number].has_held or number in known),
@@ -254,7 +264,7 @@ class Load:
 
     def plan(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         runner = tables.runners[who]
-        if self.world.moves and runner.kind == "run" and runner.pinned_to is None:
+        if self.world.has_copies and runner.kind == "run" and runner.pinned_to is None:
             yield _to(tables, who, "plan: pins Bronze", runner._replace(pinned_to=tables.bronze))
             return
         name, planned = self.planned(tables, who)
@@ -277,10 +287,23 @@ class Load:
         pinned = Claim(finished(found.marks) + 1, who, after, to, (), (), ())
         if runner.kind == "run":
             has_numbering = tables.is_accepted if self.protocol.pins_before_numbering else runner.has_numbering
-            return "plan", decided(self.world, found, pinned._replace(has_numbering=has_numbering)) if to > after else None
+            pinned = self.at_plan(tables, found, pinned._replace(has_numbering=has_numbering))
+            return "plan", decided(self.world, found, pinned) if to > after else None
         if runner.kind.startswith("accept"):
             return "plan_request", accepted(found, pinned._replace(to=after, is_accept=True))
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
+
+    def at_plan(self, tables: Tables, found: Found, pinned: Claim) -> Claim:
+        """As `silver.load.growth.at_plan`: which records are compared across the partitions of a topic that got one."""
+        if not self.world.sent_before or not pinned.has_numbering:
+            return pinned
+        before = next((claim for claim in reversed(found.ledger) if claim.load < pinned.load and not claim.is_release), None)
+        mark, is_read = before.mark if before else NO_MARK, tables.is_read
+        is_after = is_read if not self.protocol.mark_follows_last else before is not None and before.is_last
+        if mark == NO_MARK and is_after:
+            mark = max((record for claim in found.ledger for record in claim.kept), default=0)
+        takes_all = not self.protocol.last_takes_all or pinned.to == tables.bronze
+        return pinned._replace(mark=mark, is_last=mark == NO_MARK and is_read and takes_all)
 
     def replan_claim(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
         pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim

@@ -33,6 +33,10 @@ def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROM
 def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
     if tables.bronze < len(world.bronze) and (tables.is_accepted or not world.bronze[tables.bronze].copies):
         yield Step(f"Bronze grows to version {tables.bronze + 1}", tables._replace(bronze=tables.bronze + 1))
+    if world.sent_before and not tables.is_accepted:
+        yield Step("write_begun: the topic got a partition", tables._replace(is_accepted=True))
+    elif not tables.is_read and world.sent_before and tables.bronze >= world.sent_before:
+        yield Step("write_grown: all from before is read", tables._replace(is_read=True))
     if tables.crashes:
         for who, runner in enumerate(tables.runners):
             if runner != IDLE:
@@ -109,4 +113,7 @@ def _is_whole(tables: Tables, world: World) -> bool:
     arrived = list(enumerate(world.bronze[: tables.bronze], start=1))
     in_silver, in_rejects = {row.record for row in tables.silver}, {row.version for row in tables.rejects}
     is_kept = all((version.copies or number) in in_silver for number, version in arrived if version.has_kept)
-    return is_kept and all(number in in_rejects for number, version in arrived if version.has_held or version.copies)
+    # The copy may be read before its original, from another partition: then the original is the duplicate.
+    either = [{number, version.copies} if world.sent_before else {number} for number, version in arrived if version.copies]
+    is_held = all(number in in_rejects for number, version in arrived if version.has_held)
+    return is_kept and is_held and all(in_rejects & each for each in either if max(each) <= tables.bronze)

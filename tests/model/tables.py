@@ -6,6 +6,7 @@ from typing import NamedTuple
 PIPELINE = 0  # the application of a transaction id that all runners share
 NOBODY = -1  # the owner of a claim whose run has ended: the same process, started again, is another run
 NO_SWAP = -1  # what a load keeps that takes nothing back
+NO_MARK = -1  # the mark of rules without one
 
 
 class Version(NamedTuple):
@@ -14,7 +15,7 @@ class Version(NamedTuple):
     partition: int = 0
     has_kept: bool = True
     has_held: bool = True
-    copies: int = 0  # of a moved topic: the version whose kept record comes again, in the next incarnation; 0 for none
+    copies: int = 0  # the version whose kept record comes again: in the next incarnation, or in another partition; 0 for none
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,16 @@ class World:
     has_release: bool = False  # a person wants the first held record released
     swaps: int = 0  # how often a person may take all tables back to an earlier load, by `tidemark restore`
     runners: int = 2  # runners at once
+    sent_before: int = 0  # the versions sent before the producers knew a partition that the topic got; 0 if it gets none
+
+    @property
+    def has_copies(self) -> bool:
+        return any(version.copies for version in self.bronze)
 
     @property
     def moves(self) -> bool:
         """Whether the topic moves: a person accepts that before Bronze reads the copies."""
-        return any(version.copies for version in self.bronze)
+        return self.has_copies and not self.sent_before
 
     @property
     def partitions(self) -> int:
@@ -57,7 +63,9 @@ class Claim(NamedTuple):
     is_release: bool = False  # a person requested it
     keep_to: int = NO_SWAP  # the last load that a restore keeps; NO_SWAP for any other load
     is_accept: bool = False  # a person accepted that the topic moved
-    has_numbering: bool = False  # its rules say that the next incarnation continues the numbers
+    has_numbering: bool = False  # its rules say that the next incarnation, or the partition added, continues the numbers
+    mark: int = NO_MARK  # its rules compare records up to this one with other partitions; NO_MARK for all
+    is_last: bool = False  # its rules say that it decides all that was sent before the producers knew the partition
 
     @property
     def is_swap(self) -> bool:
@@ -125,7 +133,8 @@ class Tables(NamedTuple):
     crashes: int  # how often one may still die
     restores: int  # how often the watermark table may still be put back
     swaps: int = 0  # how often all tables may still be taken back
-    is_accepted: bool = False  # bronze_topics says that the topic moved, and has the same numbering
+    is_accepted: bool = False  # bronze_topics says that the topic moved, and has the same numbering, or that it got a partition
+    is_read: bool = False  # bronze_topics says that all sent before the producers knew the partition is read
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
     def ended(self, who: int) -> "Tables":

@@ -34,6 +34,8 @@ _RELEASED = World(bronze=(Version(),), crashes=0, has_release=True, swaps=1)
 _PUT_BACK = World(bronze=(Version(),), crashes=0, restores=1, has_person=True)
 _TWO_PARTITIONS = World(bronze=(Version(0), Version(1)), crashes=0, swaps=1)
 _MOVED = (Version(has_held=False), Version(1, has_held=False, copies=1))
+_GROWN = World(bronze=(*_MOVED[:1] * 2, Version(1, has_held=False, copies=2)), crashes=0, sent_before=2)
+_READ_FIRST = World(bronze=(Version(1, has_held=False, copies=2), *_MOVED[:1]), crashes=1, sent_before=2)
 
 ALTERNATIVES = (
     Alternative(
@@ -84,6 +86,21 @@ ALTERNATIVES = (
         *("duplicate", 20, World(bronze=_MOVED, crashes=0)),
     ),
     Alternative(
+        "a load reads which topics got partitions before it pins Bronze's version",
+        Protocol(pins_before_numbering=False),
+        *("duplicate", 12, _GROWN),
+    ),
+    Alternative(
+        "a load that does not take all of Bronze is the last that compares every number",
+        Protocol(last_takes_all=False),
+        *("duplicate", 23, _GROWN),
+    ),
+    Alternative(
+        "the last load that compares every number sets the mark itself",
+        Protocol(mark_follows_last=False),
+        *("duplicate", 13, _GROWN),
+    ),
+    Alternative(
         "the MERGE of the watermarks inserts missing rows, also beyond the next load",
         Protocol(advances_past_swaps=True),
         *("loss", 40, _TWO_PARTITIONS),
@@ -112,6 +129,8 @@ def calls(function: Callable[..., object]) -> list[str]:
         pytest.param(World(bronze=TWO_PARTITIONS[:2], crashes=1, swaps=1), id="all tables are taken back"),
         pytest.param(World(bronze=ONE, crashes=0, has_release=True, swaps=1), id="taken back, and a release"),
         pytest.param(World(bronze=_MOVED, crashes=1), id="the topic moves, and its record is copied"),
+        pytest.param(_GROWN, id="a partition is added, and gets a copy"),
+        pytest.param(_READ_FIRST, id="a partition is added, and its copy is read before its original"),
     ],
 )
 def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(world: World) -> None:
@@ -136,6 +155,8 @@ def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(world: World) -> Non
         World(bronze=TWO_PARTITIONS, crashes=1, swaps=2),
         World(bronze=(*_MOVED, Version(1)), crashes=1),
         World(bronze=(Version(), *_MOVED[1:]), crashes=1, has_release=True),
+        replace(_GROWN, crashes=1),
+        World(bronze=(*_READ_FIRST.bronze, Version(1, has_held=False, copies=2)), crashes=0, sent_before=2),
     ],
 )
 def test_nothing_is_lost_twice_or_hangs_in_larger_worlds(world: World) -> None:
@@ -180,7 +201,10 @@ def test_the_steps_are_functions_of_the_code() -> None:
         assert inspect.isfunction(function), f"{module}.{name}"
         assert function.__module__ == module, f"{name} is defined in {function.__module__}"
 
-    assert {at.partition(":")[0] for at in PARTS} | {"replan_claim", "plan_request", "restore"} == {*STEPS, *SWAP_STEPS}
+    assert {at.partition(":")[0] for at in PARTS} | {"replan_claim", "plan_request", "at_plan", "restore"} == {
+        *STEPS,
+        *SWAP_STEPS,
+    }
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
@@ -193,7 +217,7 @@ def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
     assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "apply_claim"]
     a_swap_first = ["apply_cutover", "replan_claim", "apply_claim"]
     assert [name for name in calls(steps.finish) if name in named] == a_swap_first
-    assert [name for name in calls(planner.plan) if name in ("pin", "current")] == ["pin", "current"]
+    assert [name for name in calls(planner.plan) if name in ("pin", "current", "at_plan")] == ["pin", "current", "at_plan"]
     written = ("carry_out", "write_accepted")
     assert [name for name in calls(accept_topic.carry_out) if name in written] == list(written)
     reads = ("read", "require_own", "_require_silver", "_require_marks")
