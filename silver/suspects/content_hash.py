@@ -46,8 +46,7 @@ def content_sha256(records: DataFrame) -> Column:
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
     if erased_columns(records):
-        erased, kind = records["erased"], records.schema["erased"].dataType
-        of_bronze = isinstance(kind, StructType) and "is_collision" in kind.fieldNames()
+        erased, of_bronze = records["erased"], "is_collision" in records.select("erased.*").columns
         suffix = F.when(erased["is_collision"], ":collision").otherwise("") if of_bronze else F.lit("")
         content = F.when(erased.isNotNull(), F.concat(F.lit(ERASED), erased["up_to_offset"], suffix)).otherwise(content)
     return content.alias("content_sha256")

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.columns import Flags, Numbers
     from silver.decide.kernel import Decided
-    from silver.model import Limits
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
 

@@ -8,6 +8,7 @@ from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source
 from silver.decide.kernel import decide
 from silver.rules import Rules
+from silver.state.watermarks import Watermarks
 from tests.support.change_events import as_bytes, history
 
 
@@ -28,7 +29,9 @@ def test_resent_events_of_overlapping_transactions_are_suspects_of_their_origina
     nothing = pa.nulls(len(sent), pa.string())
     keys = {"topic": ["t"] * len(sent), "partition": [0] * len(sent), "producer": nothing, "problem": nothing}
     epochs, sequences = zip(*positions, strict=True)
-    found = decide(pa.table({**keys, "offset": range(len(sent)), "epoch": epochs, "sequence": sequences}), {}, rules)
+    found = decide(
+        pa.table({**keys, "offset": range(len(sent)), "epoch": epochs, "sequence": sequences}), Watermarks({}), rules, {}
+    )
 
     counted = found.segments.group_by("class").aggregate([("records", "sum")]).to_pylist()
     assert {row["class"]: row["records_sum"] for row in counted} == {"accepted": len(events), "suspect": 40}
