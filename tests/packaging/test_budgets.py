@@ -11,14 +11,14 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 10_586,
-    "bronze": 2_504,
-    "silver": 6_758,
+    "lakehouse": 10_531,
+    "bronze": 2_495,
+    "silver": 6_484,
     "expectations": 1_998,
     "gold": 749,
-    "pipelines": 3_122,
-    "tidemark": 4_497,
-    "tidemark/extras": 5_936,
+    "pipelines": 3_121,
+    "tidemark": 4_500,
+    "tidemark/extras": 6_303,
     "jobs": 123,
     "producer": 1_428,
     "tests": 31_695,
@@ -27,7 +27,7 @@ BUDGETS = {
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
 DECISIONS, WORDS_OF_A_DECISION = 35, 250
-DEPENDENCIES = 21
+DEPENDENCIES = 15
 LOAD_MODULES, LOAD_LINES = 97, 12_230
 
 
