@@ -295,7 +295,7 @@ def _known_elsewhere(keys: pa.Table, silver: DataFrame, rules: Rules) -> Iterato
     """Yield the keys whose number Silver holds in another incarnation or partition with the same numbering."""
     linked = {topic: rules.linked(topic) for topic in pc.unique(keys["topic"]).to_pylist()}
     numbers = keys.select(NUMBER).cast(_TYPES)
-    others = [_under(numbers, topic, other) for topic, names in linked.items() for other in names]
+    others = [_under(numbers, [topic], other) for topic, names in linked.items() for other in names]
     if not others:
         return
     sought = pa.concat_tables(others)

@@ -85,7 +85,7 @@ IN_ORDER: dict[str, list[dict[str, Any]]] = {
         of_snapshot("sqlserver", commit_lsn="00000027:00000758:0004"),
         event("sqlserver", op="d"),
         event("sqlserver", op="c"),
-        event("sqlserver", event_serial_no="2"),
+        event("sqlserver", event_serial_no=2),
         of_snapshot("sqlserver"),  # the second snapshot, which holds this commit
         event("sqlserver", commit_lsn="00000027:00000758:0007", change_lsn="00000026:0000FFFF:00ff"),
         event("sqlserver", commit_lsn="00000027:00000758:0007", change_lsn="00000027:00000001:0001"),

@@ -33,10 +33,11 @@ def test_events_that_a_restarted_connector_sends_again_are_duplicates(
     first = [shape(of_snapshot("postgres", sequence='[null,"96"]')) for _ in range(3)] + values(1, version="2.7")
     again = values(2, version="3.0")[4:]
     new = [shape(event("postgres", order=order, sequence=commits[3])) for order in (1, 2)]
-    schema, in_avro = as_avro([*first, *again, *new])
-    encoded = in_avro if is_avro else [as_bytes(each) for each in (*first, *again, *new)]
-    avro = {"format": "avro", "schema": "op STRING, after STRUCT<id: BIGINT>", "avro_schema": json.dumps(schema)}
-    settings = settings_of(run, sequence={"debezium": "postgres"}, value=avro if is_avro else None)
+    encoded, value = [as_bytes(each) for each in (*first, *again, *new)], None
+    if is_avro:
+        schema, encoded = as_avro([*first, *again, *new])
+        value = {"format": "avro", "schema": "op STRING, after STRUCT<id: BIGINT>", "avro_schema": json.dumps(schema)}
+    settings = settings_of(run, sequence={"debezium": "postgres"}, value=value)
     records = [Record(offset, each) for offset, each in enumerate(encoded)]
     loaded(spark, new_run(), settings, records[: len(first)])
     last = loaded(spark, new_run(), settings, records[len(first) :])
