@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.contract import Contract
 
-_TABLES = "tables"
-"""Where the copies are, in the floor's folder."""
+_TABLES = "tables"  # where the copies are, in the floor's folder
 
-_EXPECTATIONS = 9
-"""Rows that a gate run adds."""
+_EXPECTATIONS = 9  # rows that a gate run adds
 
 _NEW = "bench_new_rows"
 

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 MOST_COMMITS_TIMES = 1.5
 MOST_SECONDS = {NOTHING: 1.0, RECOVERY: 5.0}
-MOST_START_SECONDS = 8.0
-"""A process may take so much longer than Spark's own start."""
+MOST_START_SECONDS = 8.0  # more than Spark's own start
 MOST_S3_SECONDS = 3.0
 MOST_GROWTH_TIMES = 1.3
-MOST_MEMORY_TIMES = 1.2
-"""What counts as flat: a JVM's memory is never the same twice."""
+MOST_MEMORY_TIMES = 1.2  # what counts as flat: a JVM's memory is never the same twice
 MOST_MERGE_TIMES = 0.25
 MOST_STREAMS_SECONDS = 2.0
 MOST_SLOWER_TIMES = 1.2
@@ -47,19 +45,11 @@ class Mark:
 
 def of_shapes(sitting: Sitting) -> list[Mark]:
     """A load of each shape held against its commits, bare, of the same round; and change events against headers."""
-    most, limit = {shape.pattern: shape.most_times for shape in SHAPES}, MOST_EVENTS_TIMES
-    found = [
-        Mark(f"{IN_EVENT}, {pattern}", f"at most {limit:g} times {IN_HEADER}", f"{times:.2f} times", times <= limit)
-        for pattern, times in _times(sitting, IN_EVENT, IN_HEADER).items()
-    ]
+    most = {shape.pattern: shape.most_times for shape in SHAPES}
+    loads, events = _times(sitting, SHAPED_LOAD, SHAPED_FLOOR), _times(sitting, IN_EVENT, IN_HEADER)
+    found = [_at_most(f"{IN_EVENT}, {each}", times, MOST_EVENTS_TIMES, f"times {IN_HEADER}") for each, times in events.items()]
     return found + [
-        Mark(
-            f"Silver load, {pattern}",
-            f"at most {most[pattern]:g} times its commits, bare",
-            f"{times:.2f} times",
-            times <= most[pattern],
-        )
-        for pattern, times in _times(sitting, SHAPED_LOAD, SHAPED_FLOOR).items()
+        _at_most(f"Silver load, {each}", times, most[each], "times its commits, bare") for each, times in loads.items()
     ]
 
 
@@ -67,23 +57,13 @@ def of_whole(sitting: Sitting) -> list[Mark]:
     """Bronze compared with the bare copy of the same round, and all stages with three plain copies."""
     least, seconds = LEAST_BRONZE_SHARE, _seconds(sitting, TO_GOLD)
     records = {each.pattern: each.records for each in sitting.measurements if each.name == TO_GOLD}
-    bronze = [
-        Mark(
-            f"{TO_BRONZE}, {pattern}",
-            f"at least {least:.0%} of a bare copy's throughput",
-            f"{1 / times:.0%}",
-            1 / times >= least,
-        )
-        for pattern, times in _times(sitting, TO_BRONZE, BARE_COPY).items()
-    ]
+    share = {pattern: 1 / times for pattern, times in _times(sitting, TO_BRONZE, BARE_COPY).items()}
+    aim = f"at least {least:.0%} of a bare copy's throughput"
+    bronze = [Mark(f"{TO_BRONZE}, {each}", aim, f"{found:.0%}", found >= least) for each, found in share.items()]
+    speed = {pattern: f"{records[pattern] / seconds[pattern]:,.0f} records/s" for pattern in records}
     return bronze + [
-        Mark(
-            f"{TO_GOLD}, {pattern}",
-            "",
-            f"{records[pattern] / seconds[pattern]:,.0f} records/s; {times:.2f} times three plain copies",
-            None,
-        )
-        for pattern, times in _times(sitting, TO_GOLD, THREE_COPIES).items()
+        Mark(f"{TO_GOLD}, {each}", "", f"{speed[each]}; {times:.2f} times three plain copies", None)
+        for each, times in _times(sitting, TO_GOLD, THREE_COPIES).items()
     ]
 
 
@@ -91,7 +71,7 @@ def of_small(sitting: Sitting) -> list[Mark]:
     """A warm run compared with its commits alone, and the seconds of the runs that have nothing new to write."""
     found = _against_commits(sitting, WARM, BARE_COMMITS)
     return found + [
-        Mark(f"{name}, {pattern}", f"at most {most:g} s", f"{taken:.2f} s", taken <= most)
+        _at_most(f"{name}, {pattern}", taken, most, "s", f"{taken:.2f} s")
         for name, most in MOST_SECONDS.items()
         for pattern, taken in _seconds(sitting, name).items()
     ]
@@ -100,14 +80,9 @@ def of_small(sitting: Sitting) -> list[Mark]:
 def of_cold(sitting: Sitting) -> list[Mark]:
     """A run in its own process compared with its commits alone in another; the rest with Spark's own start."""
     found = _against_commits(sitting, COLD, BARE_PROCESS)
-    start, most = _seconds(sitting, SPARK_START).get(""), MOST_START_SECONDS
+    start = _seconds(sitting, SPARK_START).get("")
     return found + [
-        Mark(
-            f"{name}, {pattern}",
-            f"at most {most:g} s more than Spark's own start",
-            f"{taken:.2f} s, {taken - start:+.2f} s",
-            taken - start <= most,
-        )
+        _more(f"{name}, {pattern}", taken, start, MOST_START_SECONDS, " than Spark's own start")
         for name in (COLD, VERIFY)
         for pattern, taken in _seconds(sitting, name).items()
         if pattern != FEW_NEW and start is not None
@@ -123,53 +98,35 @@ def of_growth(sitting: Sitting) -> list[Mark]:
     first, *_, last = seconds
     times, held = seconds[last] / seconds[first], memory[last] / memory[first]
     found = [
-        Mark(
-            f"Silver load of 100,000 {last} records, against {first}",
-            f"at most {MOST_GROWTH_TIMES:g} times",
-            f"{seconds[last]:.2f} s, {times:.2f} times",
-            times <= MOST_GROWTH_TIMES,
-        ),
-        Mark(
-            f"memory of this load, against {first}",
-            f"at most {MOST_MEMORY_TIMES:g} times",
-            f"{held:.2f} times",
-            held <= MOST_MEMORY_TIMES,
-        ),
+        _in_seconds(f"Silver load of 100,000 {last} records, against {first}", seconds[last], times, MOST_GROWTH_TIMES),
+        _at_most(f"memory of this load, against {first}", held, MOST_MEMORY_TIMES, "times"),
     ]
     if first in merge:
         measured = f"{seconds[first] / merge[first]:.2f} times"
         found.append(Mark(f"the same load {first}, against MERGE", "", measured, None))
     if last in merge:
-        times, most = seconds[last] / merge[last], MOST_MERGE_TIMES
-        what = f"the same load {last}, against MERGE"
-        found.append(Mark(what, f"at most {most:g} times", f"{times:.2f} times", times <= most))
+        times = seconds[last] / merge[last]
+        found.append(_at_most(f"the same load {last}, against MERGE", times, MOST_MERGE_TIMES, "times"))
     return found
 
 
 def of_streams(sitting: Sitting) -> list[Mark]:
     """Loads on the most streams compared with the load on one, in seconds."""
     (first, base), *more = list(_seconds(sitting, STREAMS_LOAD).items()) or [("", 0.0)]
-    most = MOST_STREAMS_SECONDS
     return [
-        Mark(
-            f"Silver load of 100,000, {pattern}, against {first}",
-            f"at most {most:g} s more",
-            f"{taken:.2f} s, {taken - base:+.2f} s",
-            taken - base <= most,
-        )
+        _more(f"Silver load of 100,000, {pattern}, against {first}", taken, base, MOST_STREAMS_SECONDS)
         for pattern, taken in more
     ]
 
 
 def of_readers(sitting: Sitting) -> list[Mark]:
     """Each command on tables in S3, with its time in a folder."""
-    found, most = [], MOST_S3_SECONDS
-    for name in READERS:
-        taken = _seconds(sitting, f"tidemark {name}")
-        if S3 in taken:
-            measured = f"{taken[S3]:.2f} s, {taken[FOLDER]:.2f} s {FOLDER}"
-            found.append(Mark(f"tidemark {name}, {S3}", f"at most {most:g} s", measured, taken[S3] <= most))
-    return found
+    taken = {name: _seconds(sitting, f"tidemark {name}") for name in READERS}
+    return [
+        _at_most(f"tidemark {name}, {S3}", each[S3], MOST_S3_SECONDS, "s", f"{each[S3]:.2f} s, {each[FOLDER]:.2f} s {FOLDER}")
+        for name, each in taken.items()
+        if S3 in each
+    ]
 
 
 def of_endless(sitting: Sitting) -> list[Mark]:
@@ -180,22 +137,29 @@ def of_endless(sitting: Sitting) -> list[Mark]:
         if facts:
             times = facts[-1].value / facts[base].value
             what = f"{name}, {facts[-1].pattern}, against {facts[base].pattern}"
-            found.append(Mark(what, f"at most {most:g} times", f"{times:.2f} times", times <= most))
+            found.append(_at_most(what, times, most, "times"))
     return found
 
 
 def _against_commits(sitting: Sitting, name: str, base: str) -> list[Mark]:
     """A run compared with its commits alone, of the same round."""
-    seconds, most = _seconds(sitting, name), MOST_COMMITS_TIMES
+    seconds = _seconds(sitting, name)
     return [
-        Mark(
-            f"{name}, {pattern}",
-            f"at most {most:g} times {base}",
-            f"{seconds[pattern]:.2f} s, {times:.2f} times",
-            times <= most,
-        )
+        _in_seconds(f"{name}, {pattern}", seconds[pattern], times, MOST_COMMITS_TIMES, f"times {base}")
         for pattern, times in _times(sitting, name, base).items()
     ]
+
+
+def _at_most(what: str, value: float, most: float, unit: str, measured: str = "") -> Mark:
+    return Mark(what, f"at most {most:g} {unit}", measured or f"{value:.2f} times", value <= most)
+
+
+def _in_seconds(what: str, seconds: float, times: float, most: float, unit: str = "times") -> Mark:
+    return _at_most(what, times, most, unit, f"{seconds:.2f} s, {times:.2f} times")
+
+
+def _more(what: str, seconds: float, base: float, most: float, than: str = "") -> Mark:
+    return _at_most(what, seconds - base, most, f"s more{than}", f"{seconds:.2f} s, {seconds - base:+.2f} s")
 
 
 def _seconds(sitting: Sitting, name: str) -> dict[str, float]:

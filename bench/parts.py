@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
     from bench.marks import Mark
 
-FOLDER = "benchmarks"
-"""Holds the raw numbers of the parts, next to the page."""
-
-DURATION = "in all"
-"""A condition that is saved, and not on the page."""
-
+FOLDER = "benchmarks"  # holds the raw numbers of the parts, next to the page
+DURATION = "in all"  # a condition that is saved, and not on the page
 SHAPES, SMALL, GROWTH, STREAMS, COLD = "shapes", "small", "growth", "streams", "cold"
 WHOLE, READERS, ENDLESS = "whole", "readers", "endless"
 

@@ -132,12 +132,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="of the peers only these")
     parser.add_argument("--page", action="store_true", help="measure nothing; write the page from the saved numbers")
     parser.add_argument(
-        "--save",
-        nargs="?",
-        const=_DOCS,
-        type=Path,
-        metavar="FOLDER",
-        help="save the raw numbers in a folder (docs if none is named), and write the page there",
+        "--save", nargs="?", const=_DOCS, type=Path, metavar="FOLDER", help="save numbers and page in a folder (default: docs)"
     )
     asked = parser.parse_args(argv)
     if asked.records < _FEWEST_RECORDS or asked.rounds < 1:

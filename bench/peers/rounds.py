@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from tidemark.extras.demo.broker import LocalBroker
 
 _FIRST_RECORDS = 20_000
-_WARM_UP_SHARE = 5
-"""The warm-up takes in one record of so many: a JVM compiles what runs for seconds."""
-_CHECKED_SHARE = 10
-"""The small edition holds one record of so many."""
+_WARM_UP_SHARE = 5  # the warm-up takes in one record of so many: a JVM compiles what runs for seconds
+_CHECKED_SHARE = 10  # the small edition holds one record of so many
 _FEWEST_CHECKED = 20_000
 _TIMED_PREFIX = "timed-"
 
