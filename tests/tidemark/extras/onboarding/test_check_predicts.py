@@ -334,14 +334,8 @@ STAGES = {
     "gold": ("a model of", "a model that", "Gold"),
     "gate": ("the loads that wait", "the results"),
     "silver": (
-        "the rejects",
-        "the ledger was",
-        "no Silver",
-        "no ledger",
-        "no watermarks",
-        "another t",
-        "too many",
-        "the breaker",
+        *("the rejects", "the ledger was", "no Silver", "no ledger", "no watermarks", "another t"),
+        *("too many", "the breaker"),
     ),
     "bronze": ("the topics", "Bronze lacks", "a start", "a property", "brokers", "records that"),
 }
@@ -394,7 +388,6 @@ def require_agreement(of: SetUp, *, is_sound: bool = False, stage: str | None = 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Iterator[Callable[[SetUp], SetUp]]:
-    """Copies a lakehouse into the test's folder."""
     copies = []
 
     def make(of: SetUp) -> SetUp:

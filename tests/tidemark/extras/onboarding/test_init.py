@@ -26,7 +26,6 @@ Begin = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def filled(broker: LocalBroker, topic: Callable[..., str]) -> Filled:
-    """Makes a topic with these records."""
 
     def make(*records: Sent, partitions: int = 1) -> str:
         name = topic(partitions)
