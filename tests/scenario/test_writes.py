@@ -48,7 +48,7 @@ def test_a_command_commits_and_says_what_it_did(
     require_work(scenario.copy_to(tmp_path), command, tell)
 
 
-def test_a_gate_run_is_decided_where_every_log_was_cleaned_before(
+def test_a_gate_run_is_decided_over_cleaned_logs(
     spark: SparkSession, cleaned: Scenario, tell: Callable[..., Said], tmp_path: Path
 ) -> None:
     copy = cleaned.copy_to(tmp_path)

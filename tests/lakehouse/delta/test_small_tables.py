@@ -45,9 +45,7 @@ def few(*given: Any, **named: Any) -> pa.Table:
 
 @settings(max_examples=examples(10, 100))
 @given(files=_files, boxes=_boxes)
-def test_rows_in_boxes_and_outside_of_them_are_those_that_lie_there(
-    files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]
-) -> None:
+def test_rows_are_found_in_boxes_and_outside(files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]) -> None:
     with tempfile.TemporaryDirectory() as root:
         for rows in files:
             write_rows(Path(root), BRONZE, [dict(zip(PLACE, row, strict=True)) for row in rows])
@@ -115,9 +113,7 @@ def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
     assert small_tables.few(bronze, ("offset",), [], version=2, is_outside=True) is None
 
 
-def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_without_delta(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_files_that_hold_rows_outside_of_boxes_are_the_table_without_delta(spark: SparkSession, tmp_path: Path) -> None:
     at = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
     read = {"value": b"\xff", "timestamp": at, "headers": [{"key": "k", "value": b"v"}]}
     rows = [{"topic": "a", "partition": 0, "offset": nth, **read} for nth in range(3)]

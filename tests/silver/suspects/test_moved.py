@@ -75,7 +75,7 @@ _COPIED = [Seen("d", 0, 1, 1), Seen("d", 0, 2, 3), Seen("c", 0, 1, 3), Seen("c",
 )
 @example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=1)
 @example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=9)
-def test_a_moved_record_is_settled_as_the_reference_does(
+def test_a_moved_record_is_settled_by_the_rule(
     loads: list[list[Seen]], continues: Any, grown: Any, late: Any, size: int
 ) -> None:
     reference, in_turn = (Reference(late=late, max_jump=3, continues=dict(continues), grown=grown) for _ in range(2))

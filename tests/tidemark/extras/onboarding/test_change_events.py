@@ -73,9 +73,7 @@ def changes(database: str) -> Iterator[Found]:
 @pytest.mark.parametrize(
     ("shape", "schema"), [(dict, AFTER), (with_schema, f"payload STRUCT<{AFTER}>"), (unwrapped, f"{ROW}, __op STRING")]
 )
-def test_a_topic_of_change_events_is_read_by_their_position(
-    database: str, shape: Callable[[Found], Found], schema: str
-) -> None:
+def test_a_topic_of_change_events_is_read_by_position(database: str, shape: Callable[[Found], Found], schema: str) -> None:
     settings, said = config_of(look_at(sampled([as_bytes(shape(each)) for each in changes(database)])))
     assert (settings.sequence.debezium, settings.producer, settings.epoch) == (database, None, None)
     assert settings.value is not None
