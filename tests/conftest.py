@@ -27,6 +27,7 @@ Runs = Callable[[], Run]
 RunAt = Callable[[Path], Run]
 Prepared = Callable[[History], Run]
 Topics = Callable[..., str]
+Ask = Callable[..., Any]
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others. `make mutants`
 # needs no smaller example of a failure.

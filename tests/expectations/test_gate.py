@@ -111,9 +111,7 @@ def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: 
     assert not [observed for _, observed in found if "id" in observed]
 
 
-def test_bronze_without_versions_is_counted_by_offset(
-    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bronze_without_versions_counts_by_offset(spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         return None
 

@@ -269,9 +269,7 @@ def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
     assert medallion.rebuild(job, is_applied=False, reason="trial", by="ann")["changes"] == []
 
 
-def test_epochs_are_compared_after_each_of_two_growths(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics
-) -> None:
+def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     more = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "policies": {"max_quarantined_share": 1}}
     job = job_of(spark, run, broker, name, **more)

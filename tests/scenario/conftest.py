@@ -33,6 +33,9 @@ class Said:
         return json.loads(self.out)
 
 
+Tell = Callable[..., Said]
+
+
 @pytest.fixture(scope="session")
 def scenario(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     """The scenario, which only looks may read: what writes takes a copy."""

@@ -34,13 +34,7 @@ def counts(spark: SparkSession, run: Run, name: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("is_of_0_2", [False, True])
 def test_a_partition_without_a_record_goes_on_where_it_started_at_each_new_checkpoint(
-    spark: SparkSession,
-    new_run: Runs,
-    broker: LocalBroker,
-    topic: Topics,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_of_0_2: bool,
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch, *, is_of_0_2: bool
 ) -> None:
     servers, name, joining, run = broker.bootstrap_servers, topic(4, _ANY_TIME), topic(), new_run()
 

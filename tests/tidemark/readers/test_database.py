@@ -105,9 +105,7 @@ def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
     assert rows(lakehouse.root, query)
 
 
-def test_the_root_may_be_a_relative_path_or_a_link(
-    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_may_be_a_relative_path_or_link(lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(str(lakehouse.root))
     monkeypatch.chdir(tmp_path)
     for root in ("it's a lake", "link", str(tmp_path / "link")):
