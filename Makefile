@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos chaos-pulsar cdc bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos cdc bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -81,10 +81,6 @@ faults: dev  ## Kill 300 processes over a million records, and compare with the 
 # A sitting that was interrupted goes on where it was; ANEW=1 begins again.
 chaos: dev  ## Strike Kafka's leaders under producers of every setting, and compare Silver with the topics (two hours)
 	@$(BIN)/python -m tests.chaos.run --write $(if $(ANEW),--anew)
-
-# The first time, this fetches Pulsar's 320 jars.
-chaos-pulsar: dev  ## The same with Pulsar's owner of a topic, whose records are copied to Kafka (two hours; goes on as chaos does)
-	@$(BIN)/python -m tests.chaos.run --write --runs 0 --others 0 --pulsar 50
 
 # The first time, this fetches Debezium's 66 jars.
 cdc: dev  ## Record what Debezium sends of a PostgreSQL, killed in transactions, for the tests (minutes; needs PostgreSQL)

@@ -23,6 +23,12 @@ from tests.support.prepared import Histories, History, empty
 from tests.support.quick import QUICK, start_quickly
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 
+Runs = Callable[[], Run]
+RunAt = Callable[[Path], Run]
+Prepared = Callable[[History], Run]
+Topics = Callable[..., str]
+Ask = Callable[..., Any]
+
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others. `make mutants`
 # needs no smaller example of a failure.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,13 +21,11 @@ from pyspark.sql import SparkSession
 from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 from tests.chaos import cluster
-from tests.chaos.pulsar import cluster as pulsar
-from tests.chaos.results import FIRST, FLUSHED, MOST_OPEN, PULSAR, RECORDS, STRUCK_AT, Planned, Row
-from tests.chaos.tables import BY_COPIER, BY_KIT, BY_VALUE, outcomes
+from tests.chaos.results import FIRST, FLUSHED, MOST_OPEN, RECORDS, STRUCK_AT, Planned, Row
+from tests.chaos.tables import BY_KIT, BY_VALUE, outcomes
 from tests.support.kafka import delete_topic
 from tests.support.published import Jumps
 from tests.support.topics import records_of
-from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 FATES = "fates"
 ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3
@@ -104,22 +101,14 @@ class Ran(NamedTuple):
     planned: Planned  # the run
     columns: dict[str, Any]  # the part of its row that needs no tables
     log: Log  # the topic
-    read: Log  # the topic that Bronze reads: the same, or its copy in Kafka
 
 
-class Lab(ABC):
-    """A running cluster, the Kafka servers that Bronze reads from, the class path of the Java programs, and a folder."""
+class Lab:
+    """A running cluster, the class path of the Java program, and a folder."""
 
-    def __init__(self, servers: str, libraries: str, folder: Path) -> None:
-        self._servers, self._libraries, self._folder = servers, libraries, folder
-
-    @abstractmethod
-    def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
-        """Send the records to a new topic, cause the fault, repair the cluster, and return the records' fates."""
-
-    @abstractmethod
-    def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
-        pass
+    def __init__(self, kafka: cluster.Cluster, libraries: str, folder: Path) -> None:
+        self._kafka, self._libraries, self._folder = kafka, libraries, folder
+        self._servers = kafka.bootstrap_servers
 
     def run(self, planned: Planned) -> Ran:
         """Make a run, or raise `UnfitError`, or `StuckError` also where the topic is empty and cannot be compared."""
@@ -128,16 +117,16 @@ class Lab(ABC):
         folder.mkdir()
         fates = self._send(planned, folder)
         seconds = round(time.monotonic() - started, 1)
-        found, read = self._read(planned, folder)
+        found = log_of(self._servers, planned.topic)
         if not len(found.numbers):
             raise StuckError(f"The topic has none of {RECORDS:,} records: all were lost with the leader")
         of_sitting = {"Seconds": seconds, "Load": round(load, 1), "At": at}
-        return Ran(planned, {**asdict(planned), **found.columns(fates), **of_sitting}, found, read)
+        return Ran(planned, {**asdict(planned), **found.columns(fates), **of_sitting}, found)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
         rows = []
-        for numbers, is_of in ((BY_VALUE, ("java", "librdkafka")), (BY_KIT, ("kit",)), (BY_COPIER, (PULSAR,))):
-            logs = {ran.planned.topic: ran.read for ran in runs if ran.planned.Sender in is_of}
+        for numbers, is_of in ((BY_VALUE, ("java", "librdkafka")), (BY_KIT, ("kit",))):
+            logs = {ran.planned.topic: ran.log for ran in runs if ran.planned.Sender in is_of}
             if logs:
                 with tempfile.TemporaryDirectory(prefix="tables-", dir=self._folder) as tables:
                     found = outcomes(spark, self._servers, logs, Path(tables), numbers)
@@ -146,13 +135,8 @@ class Lab(ABC):
                 delete_topic(self._servers, topic)
         return rows
 
-
-class KafkaLab(Lab):
-    def __init__(self, kafka: cluster.Cluster, libraries: str, folder: Path) -> None:
-        super().__init__(kafka.bootstrap_servers, libraries, folder)
-        self._kafka = kafka
-
     def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
+        """Send the records to a new topic, cause the fault, repair the cluster, and return the records' fates."""
         topic = planned.topic
         self._kafka.create_topic(topic, cluster.TOPIC_CONFIGS.get(planned.Fault, {}))
         self._kafka.delay(planned.Delay)
@@ -166,80 +150,21 @@ class KafkaLab(Lab):
         finally:
             self._kafka.heal(topic)
 
-    def _read(self, planned: Planned, _folder: Path) -> tuple[Log, Log]:
-        found = log_of(self._servers, planned.topic)
-        return found, found
-
-
-class PulsarLab(Lab):
-    def __init__(self, started: pulsar.Cluster, servers: str, libraries: str, folder: Path) -> None:
-        super().__init__(servers, libraries, folder)
-        self._pulsar = started
-
-    def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
-        owner = self._pulsar.owner(_path_of(planned))
-        for broker in self._pulsar.brokers:
-            broker.clients.delay_seconds = planned.Delay / 1000
-        numbers = map(str, (FIRST, RECORDS, FLUSHED, STRUCK_AT, MOST_OPEN))
-        command = self._program("PulsarSender", planned, folder, "sender", *numbers, str(folder / FATES))
-        try:
-            with sending(command, folder) as sender:
-                if planned.Fault == "leader_killed":
-                    owner.kill()
-                else:  # cut its clients' connections, and refuse new ones for some seconds
-                    owner.clients.refuse()
-                    owner.clients.cut()
-                    time.sleep(cluster.TCP_SECONDS)
-                    owner.clients.accept()
-                return fates_of(sender, folder)
-        finally:
-            self._pulsar.heal()
-
-    def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
-        file = folder / "numbers"
-        _run_to_end(self._program("PulsarReader", planned, folder, str(file)), folder / "reader.log")
-        numbers = np.array(file.read_bytes().split(), np.int64)
-        create_topic(self._servers, planned.topic, partitions=1)
-        command = self._program("Copier", planned, folder, self._servers, planned.topic)
-        with (
-            (folder / "first-copier.log").open("wb") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as first,
-        ):
-            while (line := next_line(first)) and int(line) < len(numbers) // 2:
-                pass
-            first.kill()
-        _run_to_end(command, folder / "copier.log")
-        return Log(numbers, np.arange(len(numbers))), log_of(self._servers, planned.topic)
-
-    def _program(self, name: str, planned: Planned, folder: Path, *arguments: str) -> list[str]:
-        java = pulsar.java(folder, self._libraries)
-        return [*java, name, self._pulsar.service_url, f"persistent://{_path_of(planned)}", *arguments]
-
 
 @contextlib.contextmanager
-def start_kafka_lab() -> Iterator[Lab]:
+def start_lab() -> Iterator[Lab]:
     with _compiled("Sender.java", broker_classpath()) as (libraries, folder), cluster.start_cluster() as kafka:
-        yield KafkaLab(kafka, libraries, folder)
+        yield Lab(kafka, libraries, folder)
 
 
 @contextlib.contextmanager
-def start_pulsar_lab() -> Iterator[Lab]:
-    with (
-        _compiled("pulsar/*.java", os.pathsep.join((pulsar.classpath(), broker_classpath()))) as (libraries, folder),
-        pulsar.start_cluster(libraries) as started,
-        LocalBroker() as kafka,
-    ):
-        yield PulsarLab(started, kafka.bootstrap_servers, libraries, folder)
-
-
-@contextlib.contextmanager
-def _compiled(programs: str, libraries: str) -> Iterator[tuple[str, Path]]:
-    """A folder with compiled Java programs, and the class path to run them. It takes a JDK, not only a JRE."""
+def _compiled(program: str, libraries: str) -> Iterator[tuple[str, Path]]:
+    """A folder with a compiled Java program, and the class path to run it. It takes a JDK, not only a JRE."""
     with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as made:
         classes = Path(made).resolve() / "classes"
         compiler = java_executable().resolve().with_name("javac")
         options = ["-proc:none", "-d", str(classes), "-cp", libraries]
-        subprocess.run([compiler, *options, *Path(__file__).parent.glob(programs)], check=True)
+        subprocess.run([compiler, *options, Path(__file__).with_name(program)], check=True)
         yield os.pathsep.join((str(classes), libraries)), classes.parent
 
 
@@ -300,14 +225,3 @@ def command_of(planned: Planned, servers: str, *, classpath: str, folder: Path) 
         return [sys.executable, "-m", "tests.chaos.python_sender", *arguments, planned.Sender]
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}"]
     return [str(java_executable()), *options, "-cp", classpath, "Sender", *arguments]
-
-
-def _path_of(planned: Planned) -> str:
-    return f"{pulsar.NAMESPACES[planned.Idempotence]}/{planned.topic}"
-
-
-def _run_to_end(command: list[str], output: Path) -> None:
-    with output.open("wb") as file:
-        done = subprocess.run(command, stdout=file, stderr=file, check=False, timeout=_MOST_SECONDS)
-    if done.returncode != 0:
-        raise StuckError(f"{output.stem} ended with {done.returncode}: {last_lines(output)}")

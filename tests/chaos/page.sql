@@ -6,55 +6,42 @@ CREATE MACRO period(times) AS coalesce(min(times) || ' to ' || max(times), 'not 
 CREATE MACRO load_average(load) AS
     coalesce(format('{:.1f} in the median and {:.1f} at most', median(load)::DOUBLE, max(load)::DOUBLE), 'not known');
 
-CREATE VIEW kafka AS FROM runs WHERE Sender != 'pulsar';
-CREATE VIEW pulsar AS FROM runs WHERE Sender = 'pulsar';
-
-CREATE VIEW of_kafka AS SELECT
+CREATE VIEW sittings AS SELECT
     count(*) AS kafka_runs,
     count_if(is_of_article AND Delay = 20) AS article_runs,
     period("At") AS kafka_when,
     load_average(Load) AS kafka_load
-FROM kafka;
+FROM runs;
 
-CREATE VIEW of_pulsar AS SELECT
-    count(*) AS pulsar_runs,
-    period("At") AS pulsar_when,
-    load_average(Load) AS pulsar_load,
-    thousands(sum(Bronze - Received)) AS copied_again
-FROM pulsar;
-
-CREATE VIEW of_all AS SELECT
+CREATE VIEW totals AS SELECT
     thousands(sum(MsgsWithDups)) AS duplicates,
     coalesce(nullif(sum(SilverDups), 0)::VARCHAR, 'none') AS silver_duplicates,
     count_if(is_idempotent) AS idempotent_runs,
     coalesce(nullif(count_if(is_idempotent AND deviates), 0)::VARCHAR, 'none') AS idempotent_deviate
 FROM (
-    SELECT *, Idempotence = 'on' AND (is_of_article OR Sender = 'pulsar') AS is_idempotent,
+    SELECT *, Idempotence = 'on' AND is_of_article AS is_idempotent,
         MsgsWithDups + DJF + DJB + JF + JB + NotReceived > 0 AS deviates
     FROM runs
 );
 
--- The article's rows, summed over its CSV, and ours, all without idempotence.
+-- The article's rows of Kafka, summed over its CSV, and ours, all without idempotence.
 CREATE VIEW article AS
 WITH lines AS (
     SELECT * FROM (VALUES
-        ('java', 'leader_killed', 20, 'article', 50, 33, '26,999', '819', '0/33/99/167', 50, '0'),
-        ('java', 'tcp_killed', 20, 'article', 50, 45, '248,896', '14,963', '0/298/303/304', 45, '0'),
-        ('pulsar', 'leader_killed', 100, 'article', 50, 13, '25,610', '10,000', '0/13/0/0', 0, '0'),
-        ('pulsar', 'tcp_killed', 100, 'article', 50, 46, '422,457', '10,000', '0/46/0/0', 0, '0')
+        ('leader_killed', 20, 'article', 50, 33, '26,999', '819', '0/33/99/167', 50, '0'),
+        ('tcp_killed', 20, 'article', 50, 45, '248,896', '14,963', '0/298/303/304', 45, '0')
     )
     UNION ALL
-    SELECT Sender, Fault, Delay, if(Delay = 0, 'ours, answers not delayed', 'ours'), count(*), count_if(MsgsWithDups > 0),
+    SELECT Fault, Delay, if(Delay = 0, 'ours, answers not delayed', 'ours'), count(*), count_if(MsgsWithDups > 0),
         thousands(sum(MsgsWithDups)), thousands(max(MsgsWithDups)), jumps(DJF, DJB, JF, JB), count_if(JB > 0),
         thousands(sum(NotReceived))
-    FROM runs WHERE Idempotence = 'off' AND (is_of_article OR Sender = 'pulsar') GROUP BY Sender, Fault, Delay
+    FROM runs WHERE Idempotence = 'off' AND is_of_article GROUP BY Fault, Delay
 )
-SELECT if(sender = 'java', 'Kafka, ' || replace(replace(fault, '_', ' '), 'tcp', 'TCP'),
-        'Pulsar, ' || replace(replace(replace(fault, '_', ' '), 'tcp', 'TCP'), 'leader', 'owner')) AS test,
+SELECT replace(replace(fault, '_', ' '), 'tcp', 'TCP') AS test,
     whose AS " ", runs, deviating AS "with duplicates", duplicates, most AS "most in a run", jumps AS "DJF/DJB/JF/JB",
     backwards AS "runs with JB", lost
-FROM lines AS _(sender, fault, delay, whose, runs, deviating, duplicates, most, jumps, backwards, lost)
-ORDER BY sender, fault, delay DESC, whose;
+FROM lines AS _(fault, delay, whose, runs, deviating, duplicates, most, jumps, backwards, lost)
+ORDER BY fault, delay DESC, whose;
 
 CREATE MACRO with_fault(name) AS TABLE
 SELECT Sender AS sender, Acks AS acks,
@@ -67,7 +54,7 @@ FROM (
         replace(replace(Findings, 'none', 'nothing'), ' ', ' and ') AS says, count(*) AS runs,
         count_if(MsgsWithDups > 0) AS deviating, sum(MsgsWithDups) AS duplicates, sum(DJF) AS DJF, sum(DJB) AS DJB,
         sum(JF) AS JF, sum(JB) AS JB, sum(NegAckCount) AS failed, sum(NotReceived) AS lost, max(Held) AS held
-    FROM kafka WHERE Fault = name GROUP BY ALL
+    FROM runs WHERE Fault = name GROUP BY ALL
 ) AS own
 GROUP BY own.Sender, own.Acks, own.Idempotence, own.InFlight, own.Delay
 HAVING sum(own.duplicates + own.DJF + own.DJB + own.JF + own.JB + own.failed + own.lost) > 0
@@ -77,4 +64,4 @@ ORDER BY array_position(['java', 'librdkafka', 'kit'], own.Sender), array_positi
 CREATE VIEW order_says AS
 SELECT Idempotence AS idempotence, shows AS "topic shows", Findings AS "order says", count(*) AS runs,
     count_if(is_named) AS "right"
-FROM kafka GROUP BY ALL ORDER BY ALL;
+FROM runs GROUP BY ALL ORDER BY ALL;

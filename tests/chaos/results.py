@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 SENDERS = ("java", "librdkafka", "kit")
-PULSAR = "pulsar"  # the sender to Pulsar: its own client in Java
 ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
 FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
 
@@ -17,7 +16,7 @@ FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 MOST_OPEN = 10_000  # the most records that are sent and not yet acknowledged: the article's limit
 FLUSHED = 1_000
 """Records that are acknowledged before the rest is sent: under acks=1 followers may have none else when the leader dies."""
-DELAY_MS, PULSAR_DELAY_MS = 20, 100  # delays of the article's brokers
+DELAY_MS = 20  # the delay of the article's brokers
 
 NONE = "none"
 RETRIES = {"reordering", "client_retries"}  # the findings of `tidemark order` where a client retries without idempotence
@@ -30,10 +29,10 @@ NEARLY_ALL = 0.9
 class Planned:
     """A run of a sitting: a sender's settings and what happens to the leader, by the names of its row's columns."""
 
-    Sender: str  # java, librdkafka, kit (librdkafka behind the producer kit) or pulsar
+    Sender: str  # java, librdkafka or kit (librdkafka behind the producer kit)
     Acks: str  # 0, 1 or all
-    Idempotence: str  # on or off: the article's DedupEnabled; `enable.idempotence`, in Pulsar the namespace's deduplication
-    InFlight: int  # `max.in.flight.requests.per.connection`; 0 in Pulsar, which has no such bound
+    Idempotence: str  # on or off: `enable.idempotence`; the article's DedupEnabled
+    InFlight: int  # `max.in.flight.requests.per.connection`
     Fault: str
     Delay: int = DELAY_MS  # of the brokers' answers, to clients and to each other, in milliseconds
     TestRun: int = 1  # the run's number among those of its setting
@@ -49,10 +48,9 @@ class Planned:
         return (self.Sender, self.Acks, self.InFlight) == ("java", "all", 5) and self.Fault in ARTICLE_FAULTS
 
 
-def of_article(sender: str = "java") -> Iterator[Planned]:
-    in_flight, delay_ms = (0, PULSAR_DELAY_MS) if sender == PULSAR else (5, DELAY_MS)
+def of_article() -> Iterator[Planned]:
     for fault, idempotence in product(ARTICLE_FAULTS, ("off", "on")):
-        yield Planned(sender, "all", idempotence, in_flight, fault, delay_ms)
+        yield Planned("java", "all", idempotence, 5, fault)
 
 
 def matrix() -> Iterator[Planned]:
@@ -67,9 +65,9 @@ def matrix() -> Iterator[Planned]:
             yield planned
 
 
-def plan(article_runs: int, other_runs: int, pulsar_runs: int) -> list[Planned]:
+def plan(article_runs: int, other_runs: int) -> list[Planned]:
     """All runs, the article's first. Settings take turns, so an interrupted sitting has as many runs of each."""
-    parts = ((article_runs, [*of_article()]), (other_runs, [*matrix()]), (pulsar_runs, [*of_article(PULSAR)]))
+    parts = ((article_runs, [*of_article()]), (other_runs, [*matrix()]))
     return [replace(each, TestRun=nth) for runs, first in parts for nth in range(1, runs + 1) for each in first]
 
 
@@ -138,16 +136,16 @@ def read(file: Path) -> list[Row]:
 
 
 def named_share(rows: Sequence[Row]) -> tuple[int, int]:
-    showing = [row for row in rows if row.shows != NONE and row.Sender != PULSAR]
+    showing = [row for row in rows if row.shows != NONE]
     return sum(row.is_named for row in showing), len(showing)
 
 
 def missed_marks(rows: Sequence[Row]) -> list[str]:
     missed = [f"{row.topic}: {each}" for row in rows for each in _missed_by(row)]
-    without = [row for row in rows if row.Idempotence == "off" and (row.is_of_article or row.Sender == PULSAR)]
-    for sender, fault in sorted({(row.Sender, row.Fault) for row in without}):
-        own = [row for row in without if (row.Sender, row.Fault) == (sender, fault)]
-        missed += [f"{fault}, {sender}: {each}" for each in _missed_without_idempotence(own)]
+    without = [row for row in rows if row.Idempotence == "off" and row.is_of_article]
+    for fault in sorted({row.Fault for row in without}):
+        own = [row for row in without if row.Fault == fault]
+        missed += [f"{fault}: {each}" for each in _missed_without_idempotence(own)]
     right, showing = named_share(rows)
     if right < ENOUGH_RIGHT * showing:
         missed.append(f"tidemark order names the cause in {right} of {showing} runs")
@@ -162,7 +160,7 @@ def _missed_by(row: Row) -> Iterator[str]:
             yield "an idempotent client's records came twice or out of order"
         if row.Acks == "all" and row.NotReceived:
             yield f"{row.NotReceived} records that all replicas had acknowledged are lost"
-    if row.Sender != PULSAR and row.shows == NONE and row.findings:
+    if row.shows == NONE and row.findings:
         yield f"{row.Findings} without a reason"
 
 
@@ -170,8 +168,5 @@ def _missed_without_idempotence(rows: Sequence[Row]) -> Iterator[str]:
     turned = sum(row.JB > 0 for row in rows)
     if not any(row.MsgsWithDups for row in rows):
         yield f"no duplicate in {len(rows)} runs without idempotence"
-    if rows[0].Sender == PULSAR:
-        if any(row.DJF or row.JF or row.JB for row in rows):
-            yield "jumps other than back to a number that came before"
-    elif turned < NEARLY_ALL * len(rows):
+    if turned < NEARLY_ALL * len(rows):
         yield f"only {turned} of {len(rows)} runs without idempotence jump backwards"

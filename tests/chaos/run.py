@@ -18,9 +18,8 @@ from bench.machine import machine
 from lakehouse.machine.jars import pinned
 from tests.chaos import cluster, results
 from tests.chaos.cluster import UnfitError
-from tests.chaos.lab import Lab, Ran, StuckError, start_kafka_lab, start_pulsar_lab
-from tests.chaos.pulsar.cluster import VERSION
-from tests.chaos.results import PULSAR, Planned, Row, plan
+from tests.chaos.lab import Lab, Ran, StuckError, start_lab
+from tests.chaos.results import Planned, Row, plan
 from tests.faults.report import log
 
 PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
@@ -33,7 +32,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=__doc__)
     parser.add_argument("--runs", type=int, default=50, help="runs of each of the article's settings (%(default)s)")
     parser.add_argument("--others", type=int, default=1, help="runs of every other setting (%(default)s)")
-    parser.add_argument("--pulsar", type=int, default=0, help="runs of each of the article's settings of Pulsar (%(default)s)")
     parser.add_argument("--anew", action="store_true", help="remove the rows so far")
     parser.add_argument("--write", action="store_true", help="write docs/chaos.md and its CSV from the rows")
     options = parser.parse_args()
@@ -41,14 +39,12 @@ def main() -> int:
     if options.anew:
         _ROWS.unlink(missing_ok=True)
     # The kit's runs last: they are numbered by headers, so they need a pipeline of their own.
-    planned = sorted(plan(options.runs, options.others, options.pulsar), key=lambda each: each.Sender == "kit")
+    planned = sorted(plan(options.runs, options.others), key=lambda each: each.Sender == "kit")
     for _ in range(_ATTEMPTS):
         done = {row.topic for row in results.read(_ROWS)}
-        left = [each for each in planned if each.topic not in done]
-        for start, is_pulsar in ((start_kafka_lab, False), (start_pulsar_lab, True)):
-            if own := [each for each in left if (each.Sender == PULSAR) is is_pulsar]:
-                with start() as lab:
-                    _make_runs(lab, own)
+        if left := [each for each in planned if each.topic not in done]:
+            with start_lab() as lab:
+                _make_runs(lab, left)
     rows = results.read(_ROWS)
     missed = results.missed_marks(rows)
     for each in missed:
@@ -92,7 +88,6 @@ def page(rows: Sequence[Row], missed: Sequence[str]) -> str:
         "marks": "\n\nMISSED MARKS:\n\n" + "\n".join(f"- {each}" for each in missed) if missed else "All marks are met.",
         "wrong": "IT DOES NOT HOLD IN:\n\n" + "\n".join(wrong) if wrong else f"It holds in all {len(rows)} runs.",
         "kafka_version": jar.removeprefix("kafka-clients-").removesuffix(".jar"),
-        "pulsar_version": VERSION,
         "machine": "; ".join(f"{name} {value}" for name, value in machine().items()),
         "settings": len({*results.of_article(), *results.matrix()}),
     }
@@ -101,7 +96,7 @@ def page(rows: Sequence[Row], missed: Sequence[str]) -> str:
     with duckdb.connect() as database:
         database.register("runs", runs)
         database.execute(Path(__file__).with_name("page.sql").read_text(encoding="utf-8"))
-        for view in ("of_kafka", "of_pulsar", "of_all"):
+        for view in ("sittings", "totals"):
             texts |= database.table(view).fetch_arrow_table().to_pylist()[0]
         tables = {name: _table(database.table(name)) for name in ("article", "order_says")}
         tables |= {fault: _table(database.sql(f"FROM with_fault('{fault}')")) for fault in results.FAULTS}

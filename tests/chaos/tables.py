@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 BY_VALUE: Numbers = {"sequence": {"value": "utf8"}}
 BY_KIT: Numbers = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "sequence": {"header": "seq"}}
 """The headers that the producer kit writes."""
-BY_COPIER: Numbers = {"producer": {"header": "producer"}, "sequence": {"header": "seq"}}
-"""The headers of the copier from Pulsar, which has no epochs."""
 
 
 def outcomes(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.chaos.lab import Lab, start_kafka_lab
+from tests.chaos.lab import Lab, start_lab
 from tests.chaos.results import NONE, RECORDS, Planned, missed_marks
 from tests.support.published import Jumps
 
@@ -16,7 +16,7 @@ _ATTEMPTS = 3  # a killed leader turned the order in 48 of 50 runs: docs/chaos.m
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with start_kafka_lab() as started:
+    with start_lab() as started:
         yield started
 
 

@@ -37,9 +37,7 @@ def results(spark: SparkSession, run: Run, gate_run: GateRun) -> dict[tuple[str,
     return {(row["expectation"], row["severity"]): row for row in rows}
 
 
-def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_back(
-    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_good_loads_pass_after_an_errored_gate_run(spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no metric today")
 
@@ -113,9 +111,7 @@ def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: 
     assert not [observed for _, observed in found if "id" in observed]
 
 
-def test_bronze_without_versions_is_counted_by_offset_and_an_unknown_range_errs(
-    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bronze_without_versions_counts_by_offset(spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         return None
 

@@ -37,7 +37,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
 
 def sent(start: int, *sequences: int, partition: int = 0) -> list[Record]:
-    """Records at offsets in a row."""
     return [Record.of(offset, sequence, partition=partition) for offset, sequence in enumerate(sequences, start)]
 
 
@@ -87,7 +86,6 @@ def in_topic(topic: str, *timestamps: int, first: int = 1) -> Act:
 
 
 def new_topic(topic: str) -> Act:
-    """A topic that takes any timestamp."""
     return lambda lake: create_topic(lake.servers, topic, 1, _ANY_TIME)
 
 
@@ -182,13 +180,11 @@ GOLD = Group(
 
 
 def fails(lake: Lake) -> None:
-    """The gate lets nothing out."""
     with pytest.raises(GateFailedError):
         lake.publish()
 
 
 def gate_run(decision: str) -> Act:
-    """A person's decision on the last gate run."""
     asked = Decision(decision, "looked at", "ann")
     return lambda lake: gate_decision.decide(lake.spark, lake.run, lake.settings, asked, is_dry_run=False)
 
@@ -230,7 +226,6 @@ RANGE_REJECTED = replace(
 
 
 def two_numbers(start: int, *pairs: tuple[int, int]) -> list[Record]:
-    """Records with a number in header `seq`, and another in header `n`."""
     headers = [(("seq", b"%d" % seq), ("n", b"%d" % n)) for seq, n in pairs]
     return [Record(offset, key=b"k", value=each[0][1], headers=each) for offset, each in enumerate(headers, start)]
 
@@ -278,7 +273,6 @@ RESTORE = Group(
 
 
 def rebuilt(lake: Lake, *, is_applied: bool = True) -> object:
-    """Rebuild Silver by the config of now."""
     return rebuild.rebuild(lake.spark, lake.run, lake.settings, is_applied=is_applied, reason="another extractor", by="ann")
 
 
@@ -416,17 +410,14 @@ _STRICT: dict[str, Any] = {
 
 
 def without_id(offset: int, sequence: int, *, key: bytes = b"k", n: int = 1) -> Record:
-    """A record that an expectation keeps out of Gold."""
     return message(offset, sequence, key=key.decode(), value=b'{"n": %d}' % n)
 
 
 def publish_without_expectations(lake: Lake) -> None:
-    """Publish by a config without expectations."""
     Lake(lake.spark, lake.folder, lake.run_at, _STRICT | {"gate": {}}).publish()
 
 
 def release_offset_3(lake: Lake) -> None:
-    """Release a row, and run."""
     decided("release", wanted=RecordFilter(kind="unmet", offset=3))(lake)
     lake.run_all()
 
@@ -503,7 +494,6 @@ def lakes(
 
 
 def kill(lake: Lake, row: Row, runner: Runner) -> None:
-    """Kill a process that runs a stage, at the point of a row."""
     runner.get_ready()
     runner.go(config=str(lake.config_file()), crash_at=row.point, stage=row.killed)
     assert Point(row.point).strike(runner, Durations()) == f"at {row.point}"

@@ -14,6 +14,7 @@ from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
+from tests.conftest import Runs
 from tests.faults.kills import Durations, Point
 from tests.faults.pool import Runner
 from tests.support.bronze import Record, put
@@ -56,9 +57,7 @@ def wait_until_stopped(runner: Runner) -> None:
         time.sleep(0.02)
 
 
-def test_of_two_runs_at_once_one_loads_and_the_other_leaves(
-    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner]
-) -> None:
+def test_of_two_runs_at_once_only_one_loads(spark: SparkSession, new_run: Runs, root: list[str], team: list[Runner]) -> None:
     run = new_run()
     is_locked = run.lakehouse.local_root is not None
     bronze(spark, run, 0, [1, 2, 2, 3])
@@ -75,9 +74,7 @@ def test_of_two_runs_at_once_one_loads_and_the_other_leaves(
     assert spark.read.table(run.table("silver_loads").sql).count() == 1
 
 
-def test_a_run_that_sleeps_keeps_the_lock_and_changes_nothing_when_it_wakes(
-    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner]
-) -> None:
+def test_a_run_that_wakes_late_changes_nothing(spark: SparkSession, new_run: Runs, root: list[str], team: list[Runner]) -> None:
     sleeper, other = team
     run = new_run()
     bronze(spark, run, 0, [1, 2, 2])
@@ -102,7 +99,7 @@ def test_a_run_that_sleeps_keeps_the_lock_and_changes_nothing_when_it_wakes(
 
 
 def test_a_killed_load_is_finished_by_the_next_run(
-    spark: SparkSession, new_run: Callable[[], Run], root: list[str], start_runner: Callable[..., Runner]
+    spark: SparkSession, new_run: Runs, root: list[str], start_runner: Callable[..., Runner]
 ) -> None:
     runner, run = start_runner(), new_run()
     bronze(spark, run, 0, [1, 2, 2, 3])

@@ -2,13 +2,12 @@
 
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.run.context import Run
+from tests.conftest import RunAt
 from tests.support.bronze import Record
 from tests.support.change_events import as_bytes, event, of_snapshot
 from tests.support.small_config import settings_of
@@ -76,9 +75,7 @@ def _drawn(chance: random.Random) -> _Connector:
     return connector
 
 
-def test_the_current_table_is_the_same_however_events_are_cut_into_loads(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path
-) -> None:
+def test_the_current_table_is_the_same_however_events_are_cut(spark: SparkSession, run_at: RunAt, tmp_path: Path) -> None:
     [(name, sql)] = re.findall(r'^```sql title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
     assert f'schema: "{SCHEMA}"' in PAGE
     assert f"models: [{{name: customers, sql: {name}}}]" in PAGE

@@ -136,9 +136,7 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
     require_sound(spark, run, is_deep=True)
 
 
-def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verify_says_so_until_then(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_what_0_1_took_for_the_latest_is_corrected_by_the_next_publish(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run, config = new_run(), settings_of(new_run(), policies={"late": "accept"})
     put(spark, run, [replace(Record.of(0, 1), timestamp=_AT + timedelta(hours=1)), Record.of(0, 1, partition=1)])
     ran(spark, run, config)

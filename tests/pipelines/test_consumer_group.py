@@ -75,7 +75,7 @@ def test_the_group_follows_what_silver_decided_and_status_shows_the_lag(
     assert committed(broker, group) == {(name, 0): 7, (name, 1): 4, (name, 2): 1}
 
 
-def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
+def test_a_group_in_use_is_refused_and_the_load_stays(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
     name, group = topic(), "tidemark-taken"

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from silver.load import planner, recover, steps
 from silver.rules import Rules
 from silver.state.request import RecordFilter, Request, Reset
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, read
+from tests.conftest import Topics
 from tests.support.kafka import Sent, add_partitions, delete_topic, send, sequenced
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import topics
@@ -47,7 +48,7 @@ def claim_a_load_and_die(spark: SparkSession, run: Run, job: Job) -> None:
 
 
 def test_a_copied_topic_with_its_old_numbers_is_continued(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, other, servers = topic(), topic(), broker.bootstrap_servers
     job = job_of(spark, run, broker, name, other)
@@ -112,9 +113,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
         assert said in printed
 
 
-def test_a_log_that_lost_its_end_is_named_so_and_continued(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_log_that_lost_its_end_is_continued(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
     send(servers, name, sequenced(*range(1, 101)))
@@ -139,7 +138,7 @@ def test_a_log_that_lost_its_end_is_named_so_and_continued(
 
 
 def test_a_load_knows_the_numbering_that_another_run_accepted_after_it_began(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, servers = topic(), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
@@ -159,9 +158,7 @@ def test_a_load_knows_the_numbering_that_another_run_accepted_after_it_began(
     assert counts(result) == (1, 3, 0, 0)
 
 
-def test_the_same_numbering_is_refused_where_an_epoch_was_declared_by_hand(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_the_same_numbering_needs_epochs_in_records(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
     send(servers, name, sequenced(1, 2))
@@ -185,9 +182,7 @@ def sent_by(producer: str, *sequences: int, partition: int = 0, epoch: int = 0) 
     return [replace(each, headers=[*each.headers, *headers]) for each in sequenced(*sequences, partition=partition)]
 
 
-def test_producers_over_other_partitions_move_twice_and_nothing_is_doubled(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_producers_move_twice_and_nothing_is_doubled(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     more = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "policies": {"max_quarantined_share": 1}}
     job = job_of(spark, run, broker, name, **more)
@@ -242,7 +237,7 @@ def grown_in_claims(spark: SparkSession, run: Run, topic: str) -> list[Any]:
 
 
 def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
@@ -274,9 +269,7 @@ def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
     assert medallion.rebuild(job, is_applied=False, reason="trial", by="ann")["changes"] == []
 
 
-def test_producers_with_epochs_are_compared_after_each_of_two_growths(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     more = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "policies": {"max_quarantined_share": 1}}
     job = job_of(spark, run, broker, name, **more)
@@ -309,7 +302,7 @@ def test_producers_with_epochs_are_compared_after_each_of_two_growths(
 
 @pytest.mark.parametrize(("partitions", "shown"), [(2, "per_partition"), (1, None)])
 def test_partitions_that_count_for_themselves_are_not_compared(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], *, partitions: int, shown: str | None
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, *, partitions: int, shown: str | None
 ) -> None:
     name, servers = topic(partitions), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
@@ -326,9 +319,7 @@ def test_partitions_that_count_for_themselves_are_not_compared(
     assert (added["numbering"], "sent again" in added["compared"]) == (shown, True)
 
 
-def test_a_backlog_from_before_the_growth_is_compared_where_the_config_says_so(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_backlog_is_compared_if_the_config_says_so(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     job = job_of(spark, run, broker, name, policies={"numbering": "per_topic"})
     send(servers, name, keyed(range(1, 101), 2))

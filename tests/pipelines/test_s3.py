@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import obstore
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from lakehouse.sidecar_files import Files
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
+from tests.conftest import Ask, Topics
 from tests.support.kafka import send, sequenced
 from tests.support.object_store import Request, before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
@@ -24,13 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark
 
 
 def test_no_commit_of_a_pipeline_overwrites_another_writers(
-    tmp_path: Path,
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    s3: int,
-    in_s3: Callable[..., Lakehouse],
-    *,
-    asked: Callable[..., Any],
+    tmp_path: Path, broker: LocalBroker, topic: Topics, s3: int, in_s3: Callable[..., Lakehouse], *, asked: Ask
 ) -> None:
     name = topic()
     with before_store(s3) as (port, interference):

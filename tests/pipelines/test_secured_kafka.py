@@ -1,12 +1,13 @@
 """Kafka behind TLS, a login and rights: from `init` to Gold, and what is said where one of them is wrong."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Ask
 from tests.support.kafka import sequenced
 from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, make_truststore, secured_broker
 from tests.support.small_config import write_config
@@ -52,9 +53,7 @@ def checked(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_goes_from_init_to_gold(
-    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_a_topic_goes_from_init_to_gold(secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Ask) -> None:
     file = tmp_path / "tidemark.yml"
     options = [part for name, value in properties.items() for part in ("--property", f"{name}={value}")]
     place = ["--brokers", secured.bootstrap_servers, "--topic", TOPIC, "--root", str(tmp_path / "lake")]
@@ -106,11 +105,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
 
 @pytest.mark.usefixtures("spark")
 def test_what_librdkafka_cannot_ask_the_java_client_asks(
-    secured: SecuredBroker,
-    properties: dict[str, str],
-    tmp_path: Path,
-    asked: Callable[..., Any],
-    capsys: pytest.CaptureFixture[str],
+    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "for-java"
     secured.create_topic(name, sequenced(1, 2))

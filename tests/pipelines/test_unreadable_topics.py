@@ -1,7 +1,6 @@
 """Topics that cannot be read, on a real broker: a batch that rotted on disk, and runs that skip such topics."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from lakehouse.table import BRONZE_TOPICS, GOLD_RECORDS, SILVER_LOADS
 from pipelines import medallion, refusals
 from pipelines.job import Job
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, offsets, read
+from tests.conftest import Runs, Topics
 from tests.support.kafka import delete_records, delete_topic, send, sequenced
 from tests.support.log_segments import batches, corrupt, send_batch
 from tidemark.extras.demo.broker import LocalBroker, create_topic
@@ -25,9 +25,7 @@ _ATTRIBUTES = 22
 """The byte of a batch that says how it is compressed."""
 
 
-def test_corrupt_batches_are_named_and_gone_on_after_when_that_is_in_the_ledger(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_corrupt_batches_are_named_and_then_accepted(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name = topic(2)
     job = job_of(spark, run, broker, name)
     for start in range(0, 50, 10):
@@ -68,9 +66,7 @@ def test_corrupt_batches_are_named_and_gone_on_after_when_that_is_in_the_ledger(
     assert medallion.verify(job, is_deep=True)["ok"]
 
 
-def test_a_batch_that_bronze_has_may_rot_and_one_that_it_half_has_is_lost_from_there_on(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_batch_may_rot_once_bronze_has_all_of_it(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name = topic()
     job = job_of(spark, run, broker, name)
     send_batch(broker, name, sequenced(*range(10)))
@@ -108,9 +104,7 @@ def noted(spark: SparkSession, run: Run) -> list[Row]:
     return read(spark, run, BRONZE_TOPICS, "known_since")
 
 
-def test_topics_that_cannot_be_read_are_skipped_and_the_others_published(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_only_unreadable_topics_are_skipped(spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics) -> None:
     whole, rotten, expired, recreated, missing = topic(), topic(), topic(), topic(), "to-come"
     run, servers = new_run(), broker.bootstrap_servers
     job = skipping(job_of(spark, run, broker, whole, rotten, expired, recreated, missing))
@@ -168,9 +162,7 @@ def test_topics_that_cannot_be_read_are_skipped_and_the_others_published(
     delete_topic(servers, missing)
 
 
-def test_where_no_topic_can_be_read_silver_goes_on_and_a_broker_that_is_gone_fails(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_where_no_topic_can_be_read_silver_goes_on(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(), broker.bootstrap_servers
     job = skipping(job_of(spark, run, broker, name))
     send(servers, name, sequenced(1, 2))

@@ -35,30 +35,18 @@ NOT_HERE = {
 
 @dataclass(frozen=True)
 class Look:
-    """A command that only looks.
-
-    Attributes:
-        command: Its name.
-        words: What follows its name.
-        forms: The forms of its output.
-        codes: What it may end with.
-        answer: The function of Python that returns the same.
-        is_whole: Whether its JSON holds long texts whole.
-        is_long: Whether only `make test-all` runs it.
-        is_reader: Whether it reads without Spark where it can, and then says the same in every state.
-        without: Why states other than plain are left out, by their name.
-    """
+    """A command that only looks."""
 
     command: str
-    words: tuple[str, ...] = ()
-    forms: tuple[str, ...] = BOTH
-    codes: tuple[int, ...] = (0,)
-    answer: Callable[..., Any] | None = None
-    is_whole: bool = False
-    is_long: bool = False
-    is_reader: bool = False
-    cleaned: str = ""
-    s3: str = ""
+    words: tuple[str, ...] = ()  # what follows its name
+    forms: tuple[str, ...] = BOTH  # of its output
+    codes: tuple[int, ...] = (0,)  # what it may end with
+    answer: Callable[..., Any] | None = None  # the function of Python that returns the same
+    is_whole: bool = False  # its JSON holds long texts whole
+    is_long: bool = False  # only `make test-all` runs it
+    is_reader: bool = False  # it reads without Spark where it can, and then says the same in every state
+    cleaned: str = ""  # why it is not run over cleaned logs
+    s3: str = ""  # why it is not run in S3
 
     def __str__(self) -> str:
         return " ".join([self.command, *(word for word in self.words if word.isascii() and word.isprintable())])[:60]
@@ -205,7 +193,6 @@ NO_FIELD = {
 
 
 def as_json(answer: Any, *, is_whole: bool) -> Any:
-    """An answer of Python as its command prints it."""
     found = plain(answer)
     return found if is_whole else brief(found)
 

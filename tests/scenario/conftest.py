@@ -24,16 +24,16 @@ MOST_CHARACTERS = 2_000_000
 
 @dataclass(frozen=True)
 class Said:
-    """How a command ended, and what it printed."""
-
     code: int
     out: str
     err: str
 
     @property
     def json(self) -> Any:
-        """What it printed as JSON."""
         return json.loads(self.out)
+
+
+Tell = Callable[..., Said]
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,6 @@ def scenario(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.
 
 
 def clean_logs(spark: SparkSession, of: Scenario) -> None:
-    """Age and clean the logs of all tables."""
     clean(spark, Run("tests", of.lakehouse, Events()))
 
 
@@ -59,7 +58,6 @@ def cleaned(spark: SparkSession, scenario: Scenario, tmp_path_factory: pytest.Te
 def copy_to_store(
     spark: SparkSession, s3: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Scenario], Scenario]]:
-    """Copies a scenario to S3."""
     given = storage(s3)
 
     def copy(of: Scenario) -> Scenario:
@@ -74,7 +72,6 @@ def copy_to_store(
 
 @pytest.fixture(scope="session")
 def in_store(copy_to_store: Callable[[Scenario], Scenario], scenario: Scenario) -> Scenario:
-    """A copy of it in S3, for commands that only look."""
     return copy_to_store(scenario)
 
 

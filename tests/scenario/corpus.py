@@ -32,7 +32,6 @@ VALUE = {"format": "json", "schema": "id STRING, n BIGINT"}
 
 
 def order(sequence: object, producer: str, key: bytes, *, epoch: int = 1, n: int = 1) -> Sent:
-    """A record of the JSON topic."""
     headers = [("seq", str(sequence).encode()), ("producer", producer.encode()), ("epoch", b"%d" % epoch)]
     return Sent(json.dumps({"id": str(sequence) + FORGED, "n": n}).encode(), key, headers)
 

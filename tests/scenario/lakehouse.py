@@ -26,29 +26,21 @@ _WHY = ["--reason", corpus.FORGED, "--by", corpus.FORGED]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A lakehouse with the config that belongs to it.
-
-    Attributes:
-        file: The config's file.
-        config: What the file holds.
-    """
+    """A lakehouse with the config that belongs to it, as a file and as what the file holds."""
 
     file: Path
     config: Mapping[str, Any]
 
     @property
     def settings(self) -> Settings:
-        """The config, validated."""
         return load(self.file, overrides={}, environ=os.environ)
 
     @property
     def lakehouse(self) -> Lakehouse:
-        """Its tables."""
         return Lakehouse.of(self.settings)
 
     @property
     def root(self) -> Path:
-        """The folder of its tables, where they are in one."""
         return self.file.parent / FOLDER
 
     def copy_to(self, folder: Path) -> "Scenario":
@@ -77,7 +69,6 @@ class Scenario:
 
 
 def written(folder: Path, config: Mapping[str, Any]) -> Scenario:
-    """Write a config into a folder."""
     file = folder / "tidemark.yml"
     file.write_text(json.dumps(config), encoding="utf-8")
     return Scenario(file, config)

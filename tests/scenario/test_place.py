@@ -29,7 +29,6 @@ def name(topic: Callable[..., str]) -> str:
 
 @pytest.fixture
 def lakehouse(tmp_path: Path, lakehouse_at: Callable[[Path], Lakehouse]) -> Lakehouse:
-    """Empty tables in this process's place."""
     return lakehouse_at(tmp_path / "lakehouse")
 
 
@@ -43,7 +42,6 @@ def config(tmp_path: Path, broker: LocalBroker, name: str, place: Place, lakehou
 
 @pytest.fixture
 def ran(config: Path) -> Callable[..., None]:
-    """Runs commands that must end well, each given as words."""
 
     def run(*commands: str) -> None:
         for command in commands:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import tidemark
 from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError, UsageError
 from tests.scenario.cases import IN_S3, LET_IN, WHY, WRITES, as_json, differences
-from tests.scenario.conftest import Said, clean_logs
+from tests.scenario.conftest import Tell, clean_logs
 from tests.scenario.corpus import ERASED
 from tests.scenario.lakehouse import FOLDER, ORDERS, Scenario, written
 from tests.support.kafka import delete_topic, send, sequenced
@@ -32,7 +32,7 @@ OF_LOAD_5 = ("sql", "SELECT count(*) AS n FROM gold_records WHERE load_seq = 5",
 """The load that waits behind the gate run that failed."""
 
 
-def require_work(copy: Scenario, command: str, tell: Callable[..., Said]) -> None:
+def require_work(copy: Scenario, command: str, tell: Tell) -> None:
     """Run a command; fail unless it commits, and says what its function returns."""
     before = copy.commits()
     done = tell(copy, *command.split(), *WRITES[command], "--json").json
@@ -42,15 +42,11 @@ def require_work(copy: Scenario, command: str, tell: Callable[..., Said]) -> Non
 
 
 @pytest.mark.parametrize("command", [each for each in WRITES if each not in IN_S3])
-def test_a_command_commits_and_says_what_it_did(
-    command: str, scenario: Scenario, tell: Callable[..., Said], tmp_path: Path
-) -> None:
+def test_a_command_commits_and_says_what_it_did(command: str, scenario: Scenario, tell: Tell, tmp_path: Path) -> None:
     require_work(scenario.copy_to(tmp_path), command, tell)
 
 
-def test_a_gate_run_is_decided_where_every_log_was_cleaned_before(
-    spark: SparkSession, cleaned: Scenario, tell: Callable[..., Said], tmp_path: Path
-) -> None:
+def test_a_gate_run_is_decided_over_cleaned_logs(spark: SparkSession, cleaned: Scenario, tell: Tell, tmp_path: Path) -> None:
     copy = cleaned.copy_to(tmp_path)
 
     tell(copy, "run", "--stage", "silver", *LET_IN)
@@ -69,7 +65,7 @@ def test_a_gate_run_is_decided_where_every_log_was_cleaned_before(
 
 
 def test_commands_that_change_files_do_their_work_in_s3_where_every_log_was_cleaned_before(
-    cleaned: Scenario, copy_to_store: Callable[[Scenario], Scenario], tell: Callable[..., Said]
+    cleaned: Scenario, copy_to_store: Callable[[Scenario], Scenario], tell: Tell
 ) -> None:
     copy = copy_to_store(cleaned)
 
@@ -83,9 +79,7 @@ def test_commands_that_change_files_do_their_work_in_s3_where_every_log_was_clea
     assert not any(name.startswith("_shadow/") for name in files.sizes())
 
 
-def test_an_open_breaker_writes_nothing_and_escapes_names(
-    scenario: Scenario, tell: Callable[..., Said], tmp_path: Path
-) -> None:
+def test_an_open_breaker_writes_nothing_and_escapes_names(scenario: Scenario, tell: Tell, tmp_path: Path) -> None:
     copy = scenario.copy_to(tmp_path)
     said = tell(copy, "run", codes=(BreakerOpenError.exit_code,))
     assert "\\x1b]0;owned" in said.err
@@ -94,7 +88,7 @@ def test_an_open_breaker_writes_nothing_and_escapes_names(
 
 @pytest.mark.parametrize("is_cleaned", [False, True], ids=["plain", "cleaned"])
 def test_a_topic_that_was_created_again_is_accepted(
-    is_cleaned: bool, spark: SparkSession, broker: LocalBroker, tell: Callable[..., Said], tmp_path: Path
+    is_cleaned: bool, spark: SparkSession, broker: LocalBroker, tell: Tell, tmp_path: Path
 ) -> None:
     servers, topic = broker.bootstrap_servers, f"scenario-again-{is_cleaned}"
     create_topic(servers, topic, 1)

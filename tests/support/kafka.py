@@ -88,13 +88,11 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
 
 
 def add_partitions(bootstrap_servers: str, topic: str, partitions: int) -> None:
-    """Give a topic more partitions; it then has so many."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_SECONDS)
 
 
 def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> int:
-    """Send records, and return their number."""
     refusals: list[object] = []
     sent = 0
     for sent, record in enumerate(records, start=1):

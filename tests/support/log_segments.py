@@ -21,7 +21,6 @@ class Batch(NamedTuple):
 
 
 def send_batch(broker: LocalBroker, topic: str, records: list[Sent]) -> None:
-    """Send records of one partition as one batch."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1000, "enable.idempotence": True, "log_level": 3}
     produce(Producer(config), topic, records)
 

@@ -58,7 +58,6 @@ class SecuredBroker:
         admin.delete_records([until])[until].result(_PATIENCE_SECONDS)
 
     def send(self, topic: str, records: Iterable[Sent]) -> None:
-        """Send records as the administrator."""
         produce(Producer({**self._client(), "enable.idempotence": True}), topic, records)
 
     def let_read(self, topic: str) -> None:

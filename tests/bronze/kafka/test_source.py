@@ -34,9 +34,7 @@ OPTIONS: list[tuple[dict[str, object], Any, dict[str, str | None]]] = [
 
 
 @pytest.mark.parametrize(("settings", "start", "expected"), OPTIONS)
-def test_an_option_is_set_by_the_config_or_not_at_all(
-    settings: dict[str, object], start: Any, expected: dict[str, str | None]
-) -> None:
+def test_an_option_comes_from_the_config(settings: dict[str, object], start: Any, expected: dict[str, str | None]) -> None:
     kafka = Kafka.model_validate({"bootstrap_servers": "a:1,b:2", "topics": ["one", "two"], **settings})
     options = reader_options(kafka, start)
     assert {name: options.get(name) for name in expected} == expected

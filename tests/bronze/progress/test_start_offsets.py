@@ -1,7 +1,6 @@
 """Where a new checkpoint starts each partition, on a real broker: as decided once, however the checkpoint came about."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lakehouse.errors import OffsetsExpiredError, SourceError
 from lakehouse.run.context import Run
 from tests.bronze.progress.test_topic_breaks import offsets
 from tests.bronze.test_ingest import kafka_of
+from tests.conftest import Runs, Topics
 from tests.support.kafka import Sent, delete_records, produce, send, sequenced
 from tidemark.extras.demo.broker import LocalBroker
 from tidemark.readers import topics
@@ -34,13 +34,7 @@ def counts(spark: SparkSession, run: Run, name: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("is_of_0_2", [False, True])
 def test_a_partition_without_a_record_goes_on_where_it_started_at_each_new_checkpoint(
-    spark: SparkSession,
-    new_run: Callable[[], Run],
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_of_0_2: bool,
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch, *, is_of_0_2: bool
 ) -> None:
     servers, name, joining, run = broker.bootstrap_servers, topic(4, _ANY_TIME), topic(), new_run()
 
@@ -72,7 +66,7 @@ def test_a_partition_without_a_record_goes_on_where_it_started_at_each_new_check
 
 
 def test_offsets_that_expired_before_a_first_record_was_read_are_refused_at_each_new_checkpoint(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics
 ) -> None:
     servers, name, joining, run = broker.bootstrap_servers, topic(2), topic(), new_run()
     send(servers, name, sequenced(1, partition=1))
@@ -88,9 +82,7 @@ def test_offsets_that_expired_before_a_first_record_was_read_are_refused_at_each
     assert offsets(spark, run) == [(name, 1, 0)]
 
 
-def test_spark_decides_where_the_brokers_cannot_be_queried_and_decides_the_same(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_spark_decides_the_same_without_brokers(spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics) -> None:
     servers, name = broker.bootstrap_servers, topic(3, _ANY_TIME)
     send(servers, name, [Sent(b"v", timestamp=1000 * second) for second in (1, 2, 3, 4)])
     delete_records(servers, name, before=2)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from pipelines import medallion
 from pipelines.job import Job
 from silver.state.request import RecordFilter, Request
 from tests.bronze.test_ingest import kafka_of
+from tests.conftest import RunAt, Runs, Topics
 from tests.support.kafka import add_partitions, delete_records, delete_topic, send, send_transaction, sequenced
 from tests.support.small_config import small_config
 from tidemark.extras.demo.broker import LocalBroker, create_topic
@@ -58,7 +58,7 @@ def load(job: Job) -> dict[str, Any]:
 
 
 def test_without_topic_ids_a_topic_that_is_shorter_than_before_is_refused(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, servers = topic(), broker.bootstrap_servers
 
@@ -82,9 +82,7 @@ def test_without_topic_ids_a_topic_that_is_shorter_than_before_is_refused(
     assert len(offsets(spark, run)) == 3
 
 
-def test_added_partitions_and_topics_are_read_from_their_beginning(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_added_partitions_and_topics_are_read_whole(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, joining, servers = topic(), topic(), broker.bootstrap_servers
     send(servers, name, sequenced(1))
     ingest(spark, run, kafka_of(broker, name))
@@ -111,9 +109,9 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
 @pytest.mark.parametrize("properties", [{}, {"ssl.truststore.location": "/no/such/store.jks"}], ids=["brokers", "checkpoint"])
 def test_added_partitions_are_noticed_and_then_read_until_senders_know_them(
     spark: SparkSession,
-    new_run: Callable[[], Run],
+    new_run: Runs,
     broker: LocalBroker,
-    topic: Callable[..., str],
+    topic: Topics,
     monkeypatch: pytest.MonkeyPatch,
     *,
     properties: dict[str, str],
@@ -151,7 +149,7 @@ def test_added_partitions_are_noticed_and_then_read_until_senders_know_them(
 
 @pytest.fixture(scope="module")
 def three_batches(
-    spark: SparkSession, run_at: Callable[[Path], Run], broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, run_at: RunAt, broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Kafka]:
     """The folder of a lakehouse whose Bronze read three records by a query each; the topic has two more by now."""
     folder, servers = tmp_path_factory.mktemp("bronze") / "lakehouse", broker.bootstrap_servers
@@ -186,7 +184,7 @@ DAMAGES: list[tuple[tuple[str, ...], tuple[str, ...], int]] = [
 
 
 def test_a_checkpoint_that_is_lost_in_part_loses_nothing_and_repeats_nothing(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path, three_batches: tuple[Path, Kafka]
+    spark: SparkSession, run_at: RunAt, tmp_path: Path, three_batches: tuple[Path, Kafka]
 ) -> None:
     original, kafka = three_batches
     for nth, (gone, empty, chosen) in enumerate(DAMAGES):
@@ -211,7 +209,7 @@ def test_a_checkpoint_that_is_lost_in_part_loses_nothing_and_repeats_nothing(
 
 
 def test_what_was_put_back_is_seen_after_many_commits_and_without_the_log(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path, three_batches: tuple[Path, Kafka]
+    spark: SparkSession, run_at: RunAt, tmp_path: Path, three_batches: tuple[Path, Kafka]
 ) -> None:
     copy_damaged(three_batches[0], tmp_path / "long")
     for nth in range(12):
@@ -245,9 +243,7 @@ def test_what_was_put_back_is_seen_after_many_commits_and_without_the_log(
     assert chosen(run).number == 2
 
 
-def test_expired_offsets_are_named_exactly_and_gone_on_from_when_that_is_in_the_ledger(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_expired_offsets_are_named_and_then_accepted(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(2), broker.bootstrap_servers
     job = job_of(spark, run, broker, name)
     send(servers, name, [*sequenced(1, 2), *sequenced(1, partition=1)])
@@ -280,9 +276,7 @@ def test_expired_offsets_are_named_exactly_and_gone_on_from_when_that_is_in_the_
     assert medallion.verify(job)["ok"]
 
 
-def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many_records_it_has(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_recreated_topic_becomes_a_new_incarnation(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     servers, names = broker.bootstrap_servers, [topic() for _ in range(3)]
     job = job_of(spark, run, broker, *names, policies={"topics": {names[0]: {"late": "accept"}}})
     for name in names:

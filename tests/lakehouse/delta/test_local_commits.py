@@ -90,9 +90,7 @@ def test_of_writers_of_one_version_one_succeeds_and_its_commit_is_there(spark: S
 
 @_STOPS_CALLS
 @pytest.mark.parametrize(("store", "calls", "most"), [(LOCAL_LOG_STORE, "link,linkat", 1), (_OF_DELTA, "rename", _WRITERS)])
-def test_of_writers_that_meet_before_a_commit_one_succeeds_unlike_deltas_own_store(
-    spark: SparkSession, tmp_path: Path, store: str, calls: str, most: int
-) -> None:
+def test_of_writers_that_meet_only_one_succeeds(spark: SparkSession, tmp_path: Path, store: str, calls: str, most: int) -> None:
     """Delta's own acknowledges all of them, and keeps the last. Or else the test before this one proves nothing."""
     writers = Writers(spark, store, tmp_path)
 
@@ -144,7 +142,7 @@ def test_where_there_are_no_links_a_commit_is_renamed(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("left", [(), (".00000000000000000000.json.0a1b.tmp",)], ids=["nothing", "a temporary file"])
-def test_a_table_is_created_where_a_run_died_between_making_the_log_and_its_first_commit(
+def test_a_table_is_created_where_a_run_died_before_its_commit(
     spark: SparkSession, new_run: Callable[[], Run], left: tuple[str, ...]
 ) -> None:
     run = new_run()

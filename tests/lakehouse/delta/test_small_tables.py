@@ -37,21 +37,23 @@ _boxes = st.lists(
 _files = st.lists(st.lists(st.tuples(_topics, _numbers, _numbers), min_size=1, max_size=6), min_size=1, max_size=4)
 
 
+def few(*given: Any, **named: Any) -> pa.Table:
+    found = small_tables.few(*given, **named)
+    assert found is not None
+    return found
+
+
 @settings(max_examples=examples(10, 100))
 @given(files=_files, boxes=_boxes)
-def test_rows_in_boxes_and_outside_of_them_are_those_that_lie_there(
-    files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]
-) -> None:
+def test_rows_are_found_in_boxes_and_outside(files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]) -> None:
     with tempfile.TemporaryDirectory() as root:
         for rows in files:
             write_rows(Path(root), BRONZE, [dict(zip(PLACE, row, strict=True)) for row in rows])
         bronze = Lakehouse(root=root).table(BRONZE_RECORDS)
 
-        inside = small_tables.few(bronze, PLACE, boxes)
-        outside = small_tables.few(bronze, PLACE, boxes, version=len(files) - 1, is_outside=True)
+        inside = few(bronze, PLACE, boxes)
+        outside = few(bronze, PLACE, boxes, version=len(files) - 1, is_outside=True)
 
-    assert inside is not None
-    assert outside is not None
     written = [row for rows in files for row in rows]
     is_in = [any(_lies_in(dict(zip(PLACE, row, strict=True)), box) for box in boxes) for row in written]
     assert sorted(_rows(inside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if is_one)
@@ -71,11 +73,9 @@ def test_null_lies_in_no_box(tmp_path: Path) -> None:
         write_rows(tmp_path, BRONZE, [{"topic": "a", "sequence": sequence} for sequence in sequences])
     bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
 
-    within = small_tables.few(bronze, ("sequence",), [{"sequence": (6, 7)}])
-    outside = small_tables.few(bronze, ("sequence",), small_tables.but("sequence", 6, 7), version=2, is_outside=True)
+    within = few(bronze, ("sequence",), [{"sequence": (6, 7)}])
+    outside = few(bronze, ("sequence",), small_tables.but("sequence", 6, 7), version=2, is_outside=True)
 
-    assert within is not None
-    assert outside is not None
     assert sorted(within["sequence"].to_pylist()) == [6, 7]
     assert sorted(outside["sequence"].to_pylist(), key=str) == [6, 7, None, None]
 
@@ -88,9 +88,8 @@ def test_files_that_are_gone_are_not_asked_for_where_no_row_of_theirs_is(tmp_pat
     first = min((tmp_path / BRONZE_RECORDS).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     first.unlink()
 
-    outside = small_tables.few(bronze, ("offset",), decided, version=2, is_outside=True)
+    outside = few(bronze, ("offset",), decided, version=2, is_outside=True)
 
-    assert outside is not None
     assert outside.to_pylist() == [{"offset": 2}]
     assert small_tables.few(bronze, ("offset",), decided) is None
 
@@ -102,9 +101,7 @@ def test_a_value_that_is_small_in_its_file_and_large_once_it_is_read_is_left_to_
 
     assert sum(path.stat().st_size for path in (tmp_path / BRONZE_RECORDS).glob("*.parquet")) < 10 * len(same)
     assert small_tables.few(bronze, ("value",), [], version=0, is_outside=True) is None
-    narrow = small_tables.few(bronze, ("offset",), [], version=0, is_outside=True)
-    assert narrow is not None
-    assert len(narrow) == 400
+    assert len(few(bronze, ("offset",), [], version=0, is_outside=True)) == 400
 
 
 def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
@@ -112,15 +109,11 @@ def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
         write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": nth} for nth in range(rows)])
     bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
 
-    most = small_tables.few(bronze, ("offset",), [], version=1, is_outside=True)
-    assert most is not None
-    assert len(most) == 10_000
+    assert len(few(bronze, ("offset",), [], version=1, is_outside=True)) == 10_000
     assert small_tables.few(bronze, ("offset",), [], version=2, is_outside=True) is None
 
 
-def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_without_delta(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_files_that_hold_rows_outside_of_boxes_are_the_table_without_delta(spark: SparkSession, tmp_path: Path) -> None:
     at = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
     read = {"value": b"\xff", "timestamp": at, "headers": [{"key": "k", "value": b"v"}]}
     rows = [{"topic": "a", "partition": 0, "offset": nth, **read} for nth in range(3)]
@@ -221,8 +214,7 @@ def test_files_below_the_start_are_not_opened_and_damage_is_named(spark: SparkSe
     for file in folder.glob("*.parquet"):
         if b"g3" not in file.read_bytes():
             file.unlink()
-    rows = small_tables.few(table, ["gate_run_id"], [{"first_load_seq": (3, None)}])
-    assert rows is not None
+    rows = few(table, ["gate_run_id"], [{"first_load_seq": (3, None)}])
     assert rows.to_pylist() == [{"gate_run_id": "g3"}] * 2
     assert small_tables.few(table, ["gate_run_id"], [], is_outside=True) is None
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pipelines.recover import shadows
 from silver.load import steps
 from silver.rules import Rules
 from silver.state.request import Erase, Request
+from tests.conftest import Runs
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published, require_sound, stopped_at
@@ -79,14 +79,14 @@ def keys(spark: SparkSession, run: Run, name: str) -> list[bytes | None]:
 
 
 @pytest.fixture
-def root(new_run: Callable[[], Run]) -> Path:
+def root(new_run: Runs) -> Path:
     root = new_run().lakehouse.local_root
     assert root is not None
     return root
 
 
 @pytest.fixture
-def settings(new_run: Callable[[], Run], tmp_path: Path) -> Settings:
+def settings(new_run: Runs, tmp_path: Path) -> Settings:
     file = tmp_path / "by_person.sql"
     file.write_text("SELECT payload.id AS person, count(*) AS records FROM gold_records GROUP BY 1", encoding="utf-8")
     return settings_of(new_run(), gold={"models": [{"name": "by_person", "sql": str(file)}]}, **FORM)
@@ -108,9 +108,7 @@ HISTORY = [
 ]
 
 
-def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_back(
-    spark: SparkSession, new_run: Callable[[], Run], settings: Settings
-) -> None:
+def test_a_key_is_gone_from_every_table_and_does_not_come_back(spark: SparkSession, new_run: Runs, settings: Settings) -> None:
     run = new_run()
     first = loaded(spark, run, settings, HISTORY)
     assert [first.counts[name] for name in ("accepted", "duplicate", "late", "collision", "invalid")] == [4, 3, 1, 3, 1]
@@ -153,7 +151,7 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
 
 def test_an_erased_key_is_in_no_file_after_the_procedure_whatever_held_it(
     spark: SparkSession,
-    new_run: Callable[[], Run],
+    new_run: Runs,
     settings: Settings,
     root: Path,
     tmp_path: Path,
@@ -215,7 +213,7 @@ def test_an_erased_key_is_in_no_file_after_the_procedure_whatever_held_it(
 
 def test_what_is_undecided_or_claimed_and_what_is_left_in_a_row_or_a_file_is_said(
     spark: SparkSession,
-    new_run: Callable[[], Run],
+    new_run: Runs,
     root: Path,
     tmp_path: Path,
     *,
@@ -266,6 +264,6 @@ def test_what_is_undecided_or_claimed_and_what_is_left_in_a_row_or_a_file_is_sai
     require_sound(spark, run)
 
 
-def test_shadows_that_cannot_be_removed_are_named(new_run: Callable[[], Run]) -> None:
+def test_shadows_that_cannot_be_removed_are_named(new_run: Runs) -> None:
     run = replace(new_run(), lakehouse=table.Lakehouse(root="s3://bucket/lake"))
     assert shadows.drop(None, run) == "s3://bucket/lake/_shadow"  # type: ignore[arg-type] # no session is needed to see it

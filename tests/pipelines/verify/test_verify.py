@@ -166,9 +166,7 @@ def test_deep_finds_flipped_bits_and_changed_rows(spark: SparkSession, lake: Run
     assert found["decided_again"]["observed"].startswith("collision 0, fenced 1")
 
 
-def test_sound_tables_pass_and_rows_of_an_open_claim_are_left_out(
-    spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sound_tables_pass_with_an_open_claim(spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]) -> None:
     whole = verify(spark, lake, is_deep=True)
     with stopped_at(steps, "advance"):
         load_records(spark, lake, [message(12, 10), message(13, 10)])

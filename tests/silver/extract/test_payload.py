@@ -217,11 +217,9 @@ def test_times_of_kafka_connect_are_read_by_the_schema_within_the_value(spark: S
 
     def value(row: dict[str, Any] | None, named: dict[str, str] = names, **block: Any) -> bytes:
         fields = [{"type": "int64", "field": "other"}, *({"field": field, "name": name} for field, name in named.items())]
-        envelope = [
-            {"type": "string", "field": "op"},
-            {"type": "struct", "fields": fields, "field": "after", "name": "shop.Value"},
-        ]
-        schema = {"schema": {"type": "struct", "fields": envelope, "name": "shop.Envelope"}} | block
+        after = {"type": "struct", "fields": fields, "field": "after", "name": "shop.Value"}
+        envelope = {"type": "struct", "fields": [{"type": "string", "field": "op"}, after], "name": "shop.Envelope"}
+        schema = {"schema": envelope} | block
         return json.dumps(schema | {"payload": {"op": "c", "after": row}}).encode()
 
     at = datetime(2026, 11, 21, 9, 0, 0, 5_000, UTC)
@@ -229,6 +227,7 @@ def test_times_of_kafka_connect_are_read_by_the_schema_within_the_value(spark: S
     whole = {"d": 20_778, "ms": ms, "us": ms * 1_000, "ns": ms * 1_000_000, "z": "2026-11-21T09:00:00.005Z"}
     read = {"d": date(2026, 11, 21), **dict.fromkeys(("ms", "us", "ns", "z"), at)}
     nothing = dict.fromkeys(read)
+    not_held = ({"ns": 1}, {"ms": 2**63 - 1}, {"us": 2**63 - 1}, {"d": 2**31 - 1}, {"d": 10**12}, {"us": 1.5}, {"d": 1.5})
     of_connect = {"d": "org.apache.kafka.connect.data.Date", "ms": "org.apache.kafka.connect.data.Timestamp"}
     given: dict[bytes, Any] = {
         value(whole): read,
@@ -241,18 +240,7 @@ def test_times_of_kafka_connect_are_read_by_the_schema_within_the_value(spark: S
         value({"d": "2026-11-21", "ms": "2026-11-21T09:00:00.005Z"}): nothing | {"d": date(2026, 11, 21), "ms": at},
         value({"ms": 5}, schema=None): nothing | {"ms": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)},
         value({"ms": 5}, schema="v1"): nothing | {"ms": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)},
-        **{
-            value(row): WRONG
-            for row in (
-                {"ns": 1},
-                {"ms": 2**63 - 1},
-                {"us": 2**63 - 1},
-                {"d": 2**31 - 1},
-                {"d": 10**12},
-                {"us": 1.5},
-                {"d": 1.5},
-            )
-        },
+        **{value(row): WRONG for row in not_held},
         value({"d": 20_778}, schema=None): WRONG,
         value({"ms": ms}, schema={"fields": "none"}): WRONG,
     }

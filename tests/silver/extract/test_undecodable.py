@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Erase, RecordFilter, Request
+from tests.conftest import Prepared, Runs
 from tests.support.bronze import Record, put
-from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound, stopped_at
 from tidemark.commands.recovery import write_rebuilt
@@ -67,7 +66,7 @@ def held(spark: SparkSession, run: Run) -> None:
     ran(spark, run, example(run))
 
 
-def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
+def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, prepared: Prepared) -> None:
     run = prepared(held)
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
     assert marks(spark, run) == [3]
@@ -101,7 +100,7 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     require_sound(spark, run, is_deep=True)
 
 
-def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSession, new_run: Runs) -> None:
     run = new_run()
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
@@ -122,7 +121,7 @@ def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSe
 
 
 def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
-    spark: SparkSession, prepared: Callable[[History], Run], capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = prepared(held)
     erase = Request("erase", "asked to", "ann", erase=Erase.of("t", b"mine"))

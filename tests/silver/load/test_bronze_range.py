@@ -140,9 +140,7 @@ _NARROW = "topic string, partition int, producer string, offset bigint, epoch bi
 
 
 @pytest.mark.parametrize("most", [1, 7, 40, 100])
-def test_chunks_hold_whole_offsets_in_the_order_of_partitions_and_offsets(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_chunks_hold_whole_offsets_in_their_order(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(key_columns, "_BITS", 2)
     first = {0: 0, 1: 2**63 - 30, 2: 5}
     places = [(partition, first[partition] + nth) for nth in range(30) for partition in (2, 0, 1)]

@@ -1,8 +1,6 @@
 """One load over real tables: which class each record ends in, and what the tables say of it."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from chispa import assert_df_equality
@@ -13,6 +11,7 @@ from lakehouse.run.context import Run
 from silver.load import steps
 from silver.rules import Payload, Reading, Rules
 from silver.state import tables
+from tests.conftest import RunAt
 from tests.support.bronze import Record, put
 
 BY_PRODUCER = Reading(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
@@ -58,7 +57,7 @@ SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nam
 
 
 @pytest.fixture(scope="module")
-def decided(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
+def decided(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: RunAt) -> Run:
     run = run_at(tmp_path_factory.mktemp("classes"))
     put(spark, run, [replace(record, topic=topic) for topic, records in SENT.items() for record in records])
     put(spark, run, [replace(record, topic="alike") for record in ALIKE[: len(OWN)]])

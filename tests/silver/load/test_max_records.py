@@ -1,6 +1,5 @@
 """A load takes at most so many records, cut between commits of Bronze, and a run goes on until nothing is left."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ from pyspark.sql import SparkSession
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
 from pipelines import bronze_to_silver
+from tests.conftest import Runs
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 
@@ -30,9 +30,7 @@ def loads(spark: SparkSession, run: Run) -> list[tuple[int, int, int]]:
     [(5, [4, 4, 9, 4]), (8, [8, 9, 4]), (13, [8, 13]), (None, [21])],
     ids=["a commit each, one of them larger", "two commits fit", "exactly as many", "any number"],
 )
-def test_a_run_makes_loads_of_whole_commits(
-    spark: SparkSession, new_run: Callable[[], Run], most: int | None, sizes: list[int]
-) -> None:
+def test_a_run_makes_loads_of_whole_commits(spark: SparkSession, new_run: Runs, most: int | None, sizes: list[int]) -> None:
     run = new_run()
     first = 0
     for count in (4, 4, 9, 4):
@@ -48,9 +46,7 @@ def test_a_run_makes_loads_of_whole_commits(
     assert bronze_to_silver.run(spark, new_run(), settings_of(run))["loads"] == []
 
 
-def test_a_plan_shows_the_first_of_the_loads_and_commits_of_other_topics_stop_none(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_a_plan_shows_the_first_of_the_loads_and_commits_of_other_topics_stop_none(spark: SparkSession, new_run: Runs) -> None:
     run = new_run()
     for nth in range(3):
         put(spark, run, records(6 * nth, 6, topic="u"))

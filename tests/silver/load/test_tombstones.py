@@ -1,18 +1,14 @@
-"""Tombstones whose sequence is read from the value: which are skipped, and that they wait for nobody. Pure."""
+"""Tombstones whose sequence is read from the value: which are skipped. Pure."""
 
 from dataclasses import replace
-from typing import Any, cast
 
 import pyarrow as pa
 
-from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source
 from silver.decide import decision
 from silver.decide.kernel import decide
-from silver.load import breaker
 from silver.load.key_columns import with_tombstones
 from silver.rules import Reading, Rules
-from silver.state.plan import Plan
 from silver.state.watermarks import Watermarks
 
 SKIPPING = Rules(
@@ -46,18 +42,3 @@ def test_only_a_record_without_a_value_is_skipped_and_it_is_discarded_at_once() 
         ("h", 0): ("invalid", "sequence_null", "held"),
         ("t@2", 0): ("invalid", "value_tombstone", "discarded"),
     }
-
-
-def test_the_breaker_judges_a_load_without_its_skipped_tombstones() -> None:
-    stream = {"topic": "t", "partition": 0, "producer": None, "late_accepted": 0, "high_watermark_before": None}
-    row = {**stream, **dict.fromkeys(CLASSES, 0), "records": 36, "accepted": 12, "invalid": 24}
-    tombstones = [{**stream, "reason": "value_tombstone", "records": 1} for _ in range(14)]
-
-    class Planned:
-        rejects = pa.Table.from_pylist([*tombstones, {**stream, "reason": "sequence_missing", "records": 10}])
-        ledger = (row,)
-
-    [judged] = breaker.judged(cast("Plan", cast("Any", Planned)))
-    assert (judged["records"], judged["invalid"], row["invalid"]) == (22, 10, 24)
-    assert breaker.opening(1, [judged], breaker.Shares(0.5)) == []
-    assert breaker.opening(1, [row], breaker.Shares(0.5)) != []

@@ -1,6 +1,5 @@
 """How many new streams a load may bring: more of them open the breaker before anything is written or decided."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from silver.model import Limits
 from silver.rules import Rules
 from silver.state.streams import StreamLimits, Streams
 from silver.state.watermarks import Watermarks
+from tests.conftest import Runs
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import stopped_at
@@ -35,9 +35,7 @@ def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]
     ]
 
 
-def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_written(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
+def test_more_new_streams_than_a_load_may_bring_open_the_breaker(spark: SparkSession, new_run: Runs) -> None:
     run = new_run()
     settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, run, [*named("t", 1, 3), *named("u", 1, 5)])
@@ -76,9 +74,7 @@ def test_a_partition_is_no_new_stream_and_a_name_is_shown_cut_and_escaped(spark:
     assert len(str(opened.value)) < 2_000
 
 
-def test_too_many_names_in_the_first_chunks_are_refused_before_the_others_are_read(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_names_are_refused_early(spark: SparkSession, new_run: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bronze_range, "stored_keys", lambda *_: None)
     monkeypatch.setattr(model, "LIMITS", Limits(records=6))
     put(spark, new_run(), [replace(record, partition=nth // 6) for nth, record in enumerate(named("t", 1, 30))])
@@ -89,7 +85,7 @@ def test_too_many_names_in_the_first_chunks_are_refused_before_the_others_are_re
         planner.plan(spark, new_run(), rules, recovered, StreamLimits(10))
 
 
-def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: SparkSession, new_run: Runs) -> None:
     many = settings_of(new_run(), policies={"max_new_streams": None}, **BY_PRODUCER)
     few = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
     put(spark, new_run(), named("t", 1, 4))

@@ -75,9 +75,7 @@ _COPIED = [Seen("d", 0, 1, 1), Seen("d", 0, 2, 3), Seen("c", 0, 1, 3), Seen("c",
 )
 @example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=1)
 @example(loads=[_COPIED], continues=CONTINUES[0], grown={}, late="quarantine", size=9)
-def test_a_moved_record_is_settled_as_the_reference_does(
-    loads: list[list[Seen]], continues: Any, grown: Any, late: Any, size: int
-) -> None:
+def test_moved_records_are_settled_by_rule(loads: list[list[Seen]], continues: Any, grown: Any, late: Any, size: int) -> None:
     reference, in_turn = (Reference(late=late, max_jump=3, continues=dict(continues), grown=grown) for _ in range(2))
     compared = tuple((topic, Grown(2, 3, "per_topic", mark)) for topic, mark in grown.items())
     rules = Rules(Source("value"), late=late, max_jump=3, continues=continues, grown=compared)

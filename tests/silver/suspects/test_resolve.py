@@ -1,6 +1,5 @@
 """What lies below a watermark is a duplicate, a late record or a collision, whichever load brought the first copy."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,8 +13,9 @@ from silver import model
 from silver.load import breaker, steps
 from silver.model import Limits
 from silver.rules import Payload, Policy, Rules
+from tests.conftest import Prepared, Runs
 from tests.support.bronze import Record, put
-from tests.support.prepared import History, empty
+from tests.support.prepared import empty
 from tests.support.small_config import settings_of
 from tidemark.commands.look import order_rows
 from tidemark.readers.why import why, write_why
@@ -81,9 +81,7 @@ TOLD = [
 ]
 
 
-def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
+def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(spark: SparkSession, prepared: Prepared) -> None:
     run, limits = prepared(empty), Limits(records=3, suspects=3)
     records = [*FIRST, *AGAIN]
     loaded(spark, run, moved(records[:8], 1), limits=limits)
@@ -111,9 +109,7 @@ def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
 JUMPED = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 6, 4, 7, 6, 6])] + [other(Record.of(6, 6))]
 
 
-def test_what_only_a_held_jump_has_was_never_accepted_and_a_genuine_record_gets_in(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
+def test_what_a_held_jump_alone_has_was_never_accepted(spark: SparkSession, prepared: Prepared) -> None:
     rules = replace(RULES, max_jump=3, topics=(("late", Policy(max_jump=3, late="accept")),))
     cuts, genuine = (0, 3, 5), [other(Record.of(4, 6), b"genuine"), Record.of(5, 6)]
     run = prepared(empty)
@@ -134,9 +130,7 @@ def test_what_only_a_held_jump_has_was_never_accepted_and_a_genuine_record_gets_
     assert rejects(spark, run, topic="late") == [("jump", 1, 1, 1, "held"), ("collision", 5, 5, 1, "held")]
 
 
-def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_load_in(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
+def test_the_breaker_names_the_stream_and_a_larger_share_lets_the_load_in(spark: SparkSession, prepared: Prepared) -> None:
     run = prepared(empty)
     value = rb'{"id": 1, "a\u001bb": 2}'
     sent = [replace(Record.of(offset, offset, producer="p", partition=2), value=value) for offset in range(11)]
@@ -170,7 +164,7 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
 
 
 def test_why_says_what_became_of_a_record_or_why_there_is_none(
-    spark: SparkSession, new_run: Callable[[], Run], prepared: Callable[[History], Run], capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, new_run: Runs, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(TidemarkError, match="Nothing was read yet"):
         why(new_run().lakehouse, "t", 0, 0)

@@ -173,9 +173,7 @@ def test_the_environment_names_the_config_and_set_overrides_it(
     assert (shown["kafka"]["topics"], policies["max_jump"], policies["late"]) == (["a", "b"], 5, "drop")
 
 
-def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_error_has_its_code_and_an_unexpected_one_a_traceback(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load_settings(config, None)  # which names its secret
     expected = {"ConfigError": 2, "UsageError": 2, "GateFailedError": 3, "BreakerOpenError": 5}
     expected |= {"AnotherWriterError": 4, "UndoneError": 4}
@@ -306,9 +304,7 @@ def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
     assert "Another run is writing to this lakehouse" in err
 
 
-def test_a_run_that_fails_prints_what_it_did_as_json_and_its_error_once(
-    config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_prints_json_and_its_error(config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     audited = {"gate_run_id": "g", "passed": False, "failed": ["budget_late"]}
     failing = Medallion({"bronze": {"records": 3}}, audited, GateFailedError("Late records: hunter2.", where="t"))
     monkeypatch.setattr(medallion, "run", failing.run)

@@ -120,7 +120,7 @@ def test_no_mistake_beside_a_secret_shows_it(key: str, tmp_path: Path, run: Call
 
 
 @pytest.mark.parametrize("key", SECTIONS)
-def test_no_mistake_in_a_flag_or_variable_shows_a_secret(
+def test_no_wrong_flag_or_variable_shows_a_secret(
     key: str, tmp_path: Path, run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, parts = small_config(str(tmp_path / "lake")), key.split(".")

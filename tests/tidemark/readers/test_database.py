@@ -72,9 +72,7 @@ def test_piped_rows_are_csv_and_json_is_one_array_of_objects(run_command: RunCom
         ("SELECT error('boom')", 1, "boom", "Traceback"),
     ],
 )
-def test_a_query_that_cannot_be_answered_says_why_and_the_way_out(
-    query: str, code: int, said: str, unsaid: str, run_command: RunCommand
-) -> None:
+def test_an_unanswered_query_says_the_way_out(query: str, code: int, said: str, unsaid: str, run_command: RunCommand) -> None:
     out, err = run_command("sql", query, code=code)
     assert said in err
     assert unsaid not in err
@@ -107,9 +105,7 @@ def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
     assert rows(lakehouse.root, query)
 
 
-def test_the_lakehouse_may_be_named_by_a_relative_path_or_a_link(
-    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_may_be_a_relative_path_or_link(lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(str(lakehouse.root))
     monkeypatch.chdir(tmp_path)
     for root in ("it's a lake", "link", str(tmp_path / "link")):
@@ -172,9 +168,7 @@ def test_a_file_that_cannot_be_written_is_said_and_no_part_of_it_stays(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_empty_lakehouse_and_a_missing_extension_say_what_to_do(
-    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_tables_or_extension_is_named(lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="tidemark run"):
         rows(tmp_path / "none", "SELECT * FROM gold_records")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

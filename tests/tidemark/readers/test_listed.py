@@ -75,9 +75,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("words", [*LISTS, "sql --format csv"])
-def test_a_list_of_hostile_names_is_escaped_and_bounded_unless_a_query_wants_all(
-    words: str, many: Path, run_command: RunCommand, tmp_path: Path
-) -> None:
+def test_lists_of_hostile_names_are_escaped_and_cut(words: str, many: Path, run_command: RunCommand, tmp_path: Path) -> None:
     write_config(tmp_path, root=str(many), producer={"header": "producer"})
     command, *options = words.split()
     query = ["SELECT producer FROM silver_watermarks"] if command == "sql" else []

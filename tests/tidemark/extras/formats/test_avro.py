@@ -1,7 +1,6 @@
 """Values written as Avro: what is decoded of them, and that no bytes end in anything but a payload or a reason."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,9 +13,9 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import RegistryError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
-from lakehouse.run.context import Run
 from silver.extract.payload import with_schemas
 from silver.rules import Payload, Rules
+from tests.conftest import Runs
 from tests.support.avro import read, record, written
 from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads, prefixed
@@ -116,7 +115,7 @@ class _Registry:
         return ""
 
 
-def test_listed_ids_do_not_count_against_the_schemas_of_a_load(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+def test_listed_ids_do_not_count_against_the_schemas_of_a_load(spark: SparkSession, new_run: Runs) -> None:
     records = frame(spark, [Record(number, value=prefixed(number, b"x")) for number in range(300)])
     registry = _Registry()
     run = replace(new_run(), registry=registry)

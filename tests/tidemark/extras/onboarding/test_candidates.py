@@ -56,21 +56,6 @@ def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: 
     assert (options == ["header:seq"]) == ("in part" not in described)
 
 
-@pytest.mark.parametrize("prefix", ["", "payload."])
-def test_of_a_change_event_the_position_is_a_sequence_and_a_column_of_the_row_none(prefix: str) -> None:
-    def event(row: int, **more: Any) -> Sampled:
-        """A change of a row with this id, as Debezium writes it; the key holds the id."""
-        change = {"op": "u", "before": None, "after": {"id": row}, **more}
-        value = {"schema": {"type": "struct"}, "payload": change} if prefix else change
-        return record(row, value=value, key=b'{"id": %d}' % row)
-
-    assert found([event(row, source={"lsn": 100 + row}) for row in range(50)])[1] == [f"json:$.{prefix}source.lsn"]
-    findings, options = found([event(row) for row in range(50)])
-    assert options == []
-    why = findings[f"json:$.{prefix}after.id"].why_not.get("sequence")
-    assert why == "it is a column of the changed row, and another change of the row has the same one"
-
-
 @pytest.mark.parametrize("key", [b"%d", b'{"of": {"id": %d}}', b'[%d, "x"]', None])
 def test_a_field_that_is_the_records_key_is_no_sequence(key: bytes | None) -> None:
     keys = [key % offset if key else offset.to_bytes(8) for offset in range(50)]

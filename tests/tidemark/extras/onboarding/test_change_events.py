@@ -34,16 +34,24 @@ def sampled(given: Sequence[bytes | None], topic: str = "t") -> list[Sampled]:
     return [Sampled(topic, 0, offset, b'{"id":%d}' % (offset % 9), value, ()) for offset, value in enumerate(given)]
 
 
-def looked(records: list[Sampled], registered: values.Registered | None = None, **asked: Any) -> tuple[Settings | None, str]:
-    """The config that is written, if one is, and the answer."""
+def look_at(records: list[Sampled], registered: values.Registered | None = None, **asked: Any) -> Look:
     asking = replace(ASKED, topics=list(dict.fromkeys(each.topic for each in records)), **asked)
-    look = Look.at(Sample(records), asking, registered or values.Registered())
+    return Look.at(Sample(records), asking, registered or values.Registered())
+
+
+def config_of(look: Look) -> tuple[Settings, str]:
+    """The config that is written, and the answer."""
     chosen = look.options[0] if look.options else look.of_most()
-    decoding = value_sections(look) if chosen else []
-    said = " ".join(answer(look, chosen, decoding, []).split())
-    if chosen is None:
-        return None, said
-    return parse(config_text(sections(look, chosen, decoding)), Path("tidemark.yml"), environ={}), said
+    assert chosen is not None
+    decoding = value_sections(look)
+    text = config_text(sections(look, chosen, decoding))
+    return parse(text, Path("tidemark.yml"), environ={}), " ".join(answer(look, chosen, decoding, []).split())
+
+
+def why_none(look: Look) -> str:
+    """The answer where no config is written."""
+    assert (look.options, look.of_most()) == ([], None)
+    return " ".join(answer(look, None, [], []).split())
 
 
 def changes(database: str) -> Iterator[Found]:
@@ -65,15 +73,11 @@ def changes(database: str) -> Iterator[Found]:
 @pytest.mark.parametrize(
     ("shape", "schema"), [(dict, AFTER), (with_schema, f"payload STRUCT<{AFTER}>"), (unwrapped, f"{ROW}, __op STRING")]
 )
-def test_a_topic_of_change_events_is_read_by_their_position(
-    database: str, shape: Callable[[Found], Found], schema: str
-) -> None:
-    settings, said = looked(sampled([as_bytes(shape(each)) for each in changes(database)]))
-    assert settings is not None
-    assert settings.value is not None
+def test_a_topic_of_change_events_is_read_by_position(database: str, shape: Callable[[Found], Found], schema: str) -> None:
+    settings, said = config_of(look_at(sampled([as_bytes(shape(each)) for each in changes(database)])))
     assert (settings.sequence.debezium, settings.producer, settings.epoch) == (database, None, None)
-    assert settings.value.schema_ is not None
-    assert settings.value.schema_.replace("`op`:", "op").replace("`after`:", "after") == schema
+    assert settings.value is not None
+    assert str(settings.value.schema_).replace("`op`:", "op").replace("`after`:", "after") == schema
     assert settings.policies.numbering is None
     assert said.startswith(
         f"The sequence is debezium:{database}: the only one that fits. Producer: none. Epoch: none. It rises."
@@ -85,8 +89,7 @@ def test_avro_of_a_registry_is_read_by_its_position_and_the_row_has_its_types(sh
     schema, bodies = as_avro([shape(each) for each in changes("postgres")])
     records = sampled([prefixed(7, body) for body in bodies])
     with answering({7: {"schema": json.dumps(schema)}}) as url:
-        settings, _ = looked(records, values.ask_registry(Registry(url=url), records), registry=url)
-    assert settings is not None
+        settings, _ = config_of(look_at(records, values.ask_registry(Registry(url=url), records), registry=url))
     assert settings.value is not None
     assert (settings.sequence.debezium, settings.value.format) == ("postgres", "avro")
     expected = f"{ROW}, __op STRING" if shape is unwrapped else "after STRUCT<{}>, op STRING"
@@ -96,34 +99,29 @@ def test_avro_of_a_registry_is_read_by_its_position_and_the_row_has_its_types(sh
 def test_events_without_a_place_in_their_transaction_name_the_setting_and_write_nothing() -> None:
     for shape in (dict, with_schema, unwrapped):
         lacking = [as_bytes(shape(each | {"transaction": None})) for each in changes("postgres")]
-        settings, said = looked(sampled(lacking))
-        assert settings is None
+        said = why_none(look_at(sampled(lacking)))
         why = "the value has no transaction.total_order: set provide.transaction.metadata=true in the connector"
         assert (
             f"The values of t are Debezium's change events: {why} (in 30 of 39 records). docs/cdc.md has the settings." in said
         )
         assert "tidemark_producer" not in said
     bare = [as_bytes({"id": n, "__op": "u", "__lsn": 100 + n, "__source_ts_ms": 5}) for n in range(30)]
-    settings, said = looked(sampled(bare))
-    assert settings is None
-    assert "no position of Debezium's connector for that database: see transforms.unwrap.add.fields. docs/cdc.md" in said
+    why = "no position of Debezium's connector for that database: see transforms.unwrap.add.fields. docs/cdc.md"
+    assert why in why_none(look_at(sampled(bare)))
 
 
 def test_tombstones_after_deletes_are_no_reason_against_a_position() -> None:
     found = [value for each in changes("mysql") for value in (as_bytes(each), None)]
-    settings, said = looked(sampled(found))
-    assert settings is not None
+    settings, said = config_of(look_at(sampled(found)))
     assert settings.sequence.debezium == "mysql"
-    assert (
-        "39 records of t are tombstones after deletes, which a run skips: tombstones.on.delete=false in the connector" in said
-    )
+    skipped = "39 records of t are tombstones after deletes, which a run skips"
+    assert f"{skipped}: tombstones.on.delete=false in the connector" in said
     assert " invalid" not in said
 
 
 def test_shards_of_mongodb_that_share_positions_are_told_apart_by_their_name() -> None:
     both = [as_bytes(event("mongodb", ord=n, rs=f"rs{shard}", at_ms=shard)) for n in range(1, 20) for shard in (0, 1)]
-    settings, _ = looked(sampled(both))
-    assert settings is not None
+    settings, _ = config_of(look_at(sampled(both)))
     assert (settings.sequence.debezium, settings.producer and settings.producer.json_path) == ("mongodb", "$.source.rs")
 
 
@@ -133,8 +131,7 @@ def test_topics_of_two_databases_and_others_each_have_their_own_sequence() -> No
         *sampled([as_bytes(each) for each in changes("sqlserver")], "b"),
         *sampled([b'{"n": %d}' % n for n in range(100, 130)], "c"),
     ]
-    settings, _ = looked(records)
-    assert settings is not None
+    settings, _ = config_of(look_at(records))
     assert [settings.of_topic(topic).sequence.debezium for topic in "abc"] == ["mysql", "sqlserver", None]
     assert settings.of_topic("c").sequence.json_path == "$.n"
     assert settings.value is None  # a proposal only: not all values are change events
@@ -163,14 +160,18 @@ OTHER = [{"op": "u", "before": None, "after": {"id": n, "n": n}} for n in range(
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_a_column_of_a_changed_row_is_never_the_sequence(source: Any, *, is_wrapped: bool) -> None:
     found = [each | {"source": source} for each in OTHER]
-    records = sampled([as_bytes(with_schema(each) if is_wrapped else each) for each in found])
-    look = Look.at(Sample(records), ASKED, values.Registered())
+    look = look_at(sampled([as_bytes(with_schema(each) if is_wrapped else each) for each in found]))
     assert look.options == []
-    [column] = [each for each in look.overall.candidates if each.label.endswith("after.n")]
-    assert column.why_not["sequence"].startswith("it is a column of the changed row")
+    whys = [each.why_not["sequence"] for each in look.overall.candidates if each.label.endswith("after.n")]
+    assert whys == ["it is a column of the changed row, and another change of the row has the same one"]
     assert Event.of(Record(b'{"n": 1, "__file": "a.1"}').json) is None
-    unwrapped_rows = sampled([as_bytes({"id": n, "n": n, "__deleted": "false"}) for n in range(50)])
-    assert Look.at(Sample(unwrapped_rows), ASKED, values.Registered()).options == []
+    assert look_at(sampled([as_bytes({"id": n, "n": n, "__deleted": "false"}) for n in range(50)])).options == []
+
+
+@pytest.mark.parametrize(("shape", "path"), [(dict, "$.source.lsn"), (with_schema, "$.payload.source.lsn")])
+def test_a_position_of_an_unknown_connector_is_the_sequence(shape: Callable[[Found], Found], path: str) -> None:
+    records = sampled([as_bytes(shape(each | {"source": {"lsn": 100 + n}})) for n, each in enumerate(OTHER)])
+    assert [each.label for each in look_at(records).options] == [f"json:{path}"]
 
 
 CONNECT: dict[str, tuple[Any, Any, str | None]] = {
@@ -216,25 +217,16 @@ def test_columns_have_the_types_that_kafka_connect_declares_as_json_holds_them()
     assert "`small`: BIGINT" in both.schema  # of two types, what the sample holds
 
 
-@given(
-    st.recursive(
-        st.none() | st.text(max_size=3) | st.integers(),
-        lambda of: (
-            st.lists(of, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["schema", "payload", "type", "fields", "field", "struct", "op", "after", "source", "items", "name"]
-                ),
-                of,
-                max_size=5,
-            )
-        ),
-    )
+NAMES = ["schema", "payload", "type", "fields", "field", "struct", "op", "after", "source", "items", "name"]
+DOCUMENTS = st.recursive(
+    st.none() | st.text(max_size=3) | st.integers(),
+    lambda of: st.lists(of, max_size=3) | st.dictionaries(st.sampled_from(NAMES), of, max_size=5),
 )
+
+
+@given(DOCUMENTS)
 def test_any_document_is_a_change_event_or_none(document: Any) -> None:
-    for each in (
-        document,
-        {"schema": {"type": "struct", "fields": document}, "payload": {"op": "c", "after": {"fields": document}}},
-    ):
+    within = {"schema": {"type": "struct", "fields": document}, "payload": {"op": "c", "after": {"fields": document}}}
+    for each in (document, within):
         found = Record(json.dumps(each).encode()).json
         assert Event.of(found) is None or values.payload([found]) is not None

@@ -10,6 +10,7 @@ import pytest
 from lakehouse.contracts.bronze import OWNER
 from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.table import Lakehouse
+from tests.conftest import Topics
 from tests.lakehouse.delta.test_root_check import table
 from tests.support.avro import record, written
 from tests.support.kafka import Sent, send, sequenced
@@ -42,7 +43,7 @@ def checked(broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.fixture
-def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
+def filled(broker: LocalBroker, topic: Topics) -> str:
     """A topic with sequences 1 to 20, three records sent again, and one without a sequence."""
     name = topic(2)
     records = [*sequenced(*range(1, 11)), *sequenced(8, 9, 10), *sequenced(*range(11, 21)), Sent(b"\xff")]
@@ -64,7 +65,7 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
 
 
-def test_json_that_is_no_object_is_named_by_what_it_is(broker: LocalBroker, topic: Callable[..., str], checked: Check) -> None:
+def test_json_that_is_no_object_is_named_by_what_it_is(broker: LocalBroker, topic: Topics, checked: Check) -> None:
     name = topic()
     faults = {
         b'\xef\xbb\xbf{"seq": 1}': "it begins with a byte order mark",
@@ -106,7 +107,7 @@ def test_what_the_records_lack_is_named_with_what_they_have(filled: str, checked
     assert "\nNO  sequence " in run_command("check", code=1)[0]
 
 
-def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic: Callable[..., str], checked: Check) -> None:
+def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic: Topics, checked: Check) -> None:
     name = topic()
     headers = [[("seq", b"%d" % (n // 2 + 100 * (n % 2))), ("who", b"w%d" % (n % 2))] for n in range(60)]
     send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=each) for n, each in enumerate(headers)])
@@ -115,9 +116,7 @@ def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic:
     assert (code, found["producer"]["observed"]) == (0, "header:who in 60 of 60 records, 2 different")
 
 
-def test_binary_numbers_are_no_sequence_without_their_encoding(
-    broker: LocalBroker, topic: Callable[..., str], checked: Check
-) -> None:
+def test_binary_numbers_are_no_sequence_without_their_encoding(broker: LocalBroker, topic: Topics, checked: Check) -> None:
     name = topic()
     send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=[("seq", n.to_bytes(8))]) for n in range(1, 13)])
     assert checked(name)[1]["sequence"]["ok"] is False

@@ -13,7 +13,6 @@ from lakehouse.config.load import load
 from lakehouse.settings.extractor import Extractor
 from tests.support.answering_registry import answering
 from tests.support.avro import record, written
-from tests.support.change_events import as_bytes, event
 from tests.support.decodings import prefixed
 from tests.support.kafka import Sent, send, sequenced
 from tidemark.commands.commands import main
@@ -27,7 +26,6 @@ Begin = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def filled(broker: LocalBroker, topic: Callable[..., str]) -> Filled:
-    """Makes a topic with these records."""
 
     def make(*records: Sent, partitions: int = 1) -> str:
         name = topic(partitions)
@@ -356,14 +354,3 @@ def test_topics_that_nothing_fits_together_are_each_read_by_what_fits_it(filled:
     own = settings.of_topic(odd)
     assert (own.sequence.json_path, own.producer and own.producer.json_path) == ("$.n", "$.by")
     assert main(["check"]) == 0
-
-
-def test_of_change_events_the_position_and_the_row_are_in_the_config(filled: Filled, begin: Begin) -> None:
-    changes = [event("postgres", order=1 + n % 3, sequence=f'["{24023200 + n // 3}","1"]') for n in range(30)]
-    name = filled(*(Sent(value, key=b"k") for each in changes for value in (as_bytes(each), None)))
-    code, said, _ = begin(name)
-    assert (code, "30 records of" in said, "tombstones.on.delete=false" in said) == (0, True, True)
-    text, settings = Path("tidemark.yml").read_text(), load("tidemark.yml", environ={})
-    assert "\nsequence: {debezium: postgres}\n" in text
-    assert settings.value is not None
-    assert settings.value.schema_ == "op STRING, after STRUCT<`id`: BIGINT, `note`: STRING, `ratio`: DOUBLE>"
