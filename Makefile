@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos cdc bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos cdc bundle-check screenshots docs lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -40,7 +40,7 @@ test-all: test  ## Run all tests: also those of tests/beyond.toml, and every pro
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
 	@TESTS=places $(BIN)/python -m pytest tests/producer tests/model tests/chaos tests/browser
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
-	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py tests/packaging/test_sbom.py
+	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py
 	@TESTS=places $(BIN)/python -m pytest tests/faults/test_machine.py tests/faults/test_broker_faults.py tests/cdc
 	@TESTS=places $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
 	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere
@@ -112,9 +112,6 @@ lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (
 	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --extra avro --group dev \
 		--constraints requirements.lock --constraints requirements-build.lock --output-file requirements-dev.lock
 	$(LOCKING) --no-annotate pyproject.toml --extra report --extra watch --constraints requirements.lock --output-file resources/files/requirements.txt
-
-sbom: dev  ## Write what a user gets, and under which licences: dist/sbom.cdx.json, licenses.md, NOTICE
-	@$(BIN)/python -m tests.packaging.sbom
 
 clean:  ## Remove .venv and every build and cache folder (the jar cache stays)
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db
