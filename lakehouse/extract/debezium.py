@@ -72,7 +72,7 @@ def position(database: str, texts: Mapping[str, str | None], offset: int) -> tup
     op = texts["op"] if texts["op"] is not None else texts["op_of_envelope"] if texts["connector"] is not None else None
     is_snapshot = op == "r" or texts["snapshot"] not in (None, "false")
     is_delete = op == "d" or texts["deleted"] == "true"
-    commit, place = _parts(database, texts, is_snapshot=is_snapshot, is_delete=is_delete)
+    commit, place = _parts(database, texts, is_delete=is_delete)
     bits = sum(PLACE_BITS[database])
     head, tail = [*zip(commit, COMMIT_BITS[database], strict=True)], [*zip(place, PLACE_BITS[database], strict=True)]
     tail = [(offset % 2**bits, bits)] if is_snapshot else tail
@@ -91,15 +91,13 @@ def position(database: str, texts: Mapping[str, str | None], offset: int) -> tup
 
 
 def _parts(
-    database: str, texts: Mapping[str, str | None], *, is_snapshot: bool, is_delete: bool
+    database: str, texts: Mapping[str, str | None], *, is_delete: bool
 ) -> tuple[Sequence[int | None], Sequence[int | None]]:
     """Return the parts of the commit's place and of the place in the transaction; None if missing, -1 if no number."""
     if database == "postgres":
+        # The last commit, and the event's LSN. Their maximum rises, also if a connector that has read no commit is restarted.
         commit, lsn = _groups(LSNS, texts["sequence"], 2)
-        known = [each for each in (commit, lsn) if each not in (None, NO_NUMBER)]
-        # The first element is null until the connector has read a commit.
-        place = commit if commit is None or not known else max(known) if is_snapshot else known[0]
-        return [place], [_number(texts["total_order"])]
+        return [commit if commit is None or lsn is None else max(commit, lsn)], [_number(texts["total_order"])]
     if database == "mysql":
         [file] = _groups(FILE, texts["file"], 1)
         return [file, _number(texts["pos"])], [_number(texts["row"]), int(not is_delete)]

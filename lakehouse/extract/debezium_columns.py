@@ -101,7 +101,7 @@ def _position(database: str, texts: dict[str, Column], unread: Column) -> Column
     op = F.coalesce(texts["op"], F.when(texts["connector"].isNotNull(), texts["op_of_envelope"]))
     is_snapshot = F.coalesce(op == "r", F.lit(False)) | (F.coalesce(texts["snapshot"], F.lit("false")) != "false")
     is_change = (~(F.coalesce(op == "d", F.lit(False)) | (F.coalesce(texts["deleted"], F.lit("")) == "true"))).cast("bigint")
-    commit, place = _parts(database, texts, is_snapshot, is_change)
+    commit, place = _parts(database, texts, is_change)
     commit_bits, place_bits = COMMIT_BITS[database], PLACE_BITS[database]
     width = sum(place_bits)
     problem = (
@@ -123,14 +123,11 @@ def _position(database: str, texts: dict[str, Column], unread: Column) -> Column
     )
 
 
-def _parts(
-    database: str, texts: dict[str, Column], is_snapshot: Column, is_change: Column
-) -> tuple[list[Column], list[Column]]:
+def _parts(database: str, texts: dict[str, Column], is_change: Column) -> tuple[list[Column], list[Column]]:
     """As `debezium._parts`."""
     if database == "postgres":
         commit, lsn = (_group(texts["sequence"], debezium.LSNS, nth) for nth in (1, 2))
-        first = F.when(commit == NO_NUMBER, lsn).otherwise(commit)
-        return [F.when(is_snapshot, F.greatest(commit, lsn)).otherwise(first)], [_number(texts["total_order"])]
+        return [F.greatest(commit, lsn)], [_number(texts["total_order"])]
     if database == "mysql":
         return [_group(texts["file"], debezium.FILE, 1), _number(texts["pos"])], [_number(texts["row"]), is_change]
     if database == "mongodb":

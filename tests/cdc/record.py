@@ -30,9 +30,9 @@ FOLDER = Path(__file__).parent
 RECORDS, TABLES = FOLDER / "postgres.jsonl.gz", FOLDER / "postgres.json"
 TOPICS = {"accounts": "shop.public.accounts", "entries": "shop.public.entries"}
 PARTITIONS = 3
-_NO_POSTGRES = """PostgreSQL is missing: initdb, postgres and psql.
-  Debian, Ubuntu: apt install postgresql
-  others:         PostgreSQL 14 or later, its bin folder on the path"""
+_NO_POSTGRES = (
+    "PostgreSQL 14 or later is missing on the path: initdb, postgres and psql. Debian, Ubuntu: apt install postgresql"
+)
 _LOCK = f"""<ivy-module version="2.0">
   <info organisation="tidemark" module="cdc"/>
   <configurations><conf name="cdc"/></configurations>
@@ -43,7 +43,9 @@ _LOCK = f"""<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-_SECONDS = 90
+_SECONDS = 600
+_ALWAYS, _SELDOM = 1, 3_600_000
+"""Milliseconds between two times when the connector keeps its offsets."""
 _WORKER = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
@@ -52,7 +54,6 @@ _WORKER = {
     # One record a request: a kill hits the middle of a transaction.
     "producer.max.in.flight.requests.per.connection": "1",
     "producer.batch.size": "0",
-    "task.shutdown.graceful.timeout.ms": "10000",
 }
 _CONNECTOR = {
     "name": "shop",
@@ -90,7 +91,7 @@ def main() -> None:
                 recorder.play()
             finally:
                 recorder.kill()
-        recorder.write()
+            recorder.write()
 
 
 class _Session:
@@ -113,10 +114,6 @@ class _Session:
             found.append(line.removesuffix("\n"))
         raise RuntimeError(f"psql ended in {sql}")
 
-    def copy(self, table: str, rows: list[tuple[object, ...]]) -> None:
-        lines = "".join("\t".join(map(str, row)) + "\n" for row in rows)
-        self.run(f"COPY {table} FROM STDIN;\n{lines}\\.\nSELECT 1 WHERE false")
-
 
 class _Recorder:
     def __init__(self, work: Path, port: int, servers: str) -> None:
@@ -130,32 +127,40 @@ class _Recorder:
         self._first, self._second = _Session(port), _Session(port)
 
     def play(self) -> None:
-        """The first snapshot, killed; changes; kills in transactions; an incremental snapshot; another snapshot."""
+        """Take snapshots, of which one is killed, and changes, with kills in three transactions."""
         first = self._first
         first.run(_SCHEMA)
         first.run("INSERT INTO accounts SELECT id, 'owner ' || id, 100 * id, 'opened' FROM generate_series(1, 40) AS id")
         first.run("INSERT INTO entries SELECT id, 1, 100 * id FROM generate_series(1, 20) AS id")
-        self._start(flush_ms=60_000)
+        self._start(_SELDOM)
         self._await("rows of the snapshot", lambda: len(self.records) >= 15)
         self.kill()
-        self._start(flush_ms=60_000)
+        aborted = len(self.records)
+        self._start(_ALWAYS)
+        self._await("the snapshot", lambda: len(self.records) >= aborted + 60)
+        self._kill_within(1)  # of the first transaction: the connector knows no commit yet
+        self._start(_ALWAYS)
+        self._catch_up()
+        self.kill()
+        self._start(_SELDOM)
+        self._catch_up()
         self._change(1)
         self._catch_up()
-        self._kill_within(1)  # no offset was kept since the start: all comes again
-        self._change(2)
-        self._start(flush_ms=1)
+        self._kill_within(2)  # no offset was kept since the start: all comes again
+        self._start(_ALWAYS)
         self._catch_up()
-        self._kill_within(2)  # offsets are kept all the time: the connector continues within the transaction
-        self._start(flush_ms=1)
+        self._change(2)
+        self._catch_up()
+        self._kill_within(3)  # offsets are kept all the time: the connector continues within the transaction
+        self._start(_ALWAYS)
         self._catch_up()
         self._snapshot_again()
         self._catch_up()
-        self.end()
-        self._change(3)
-        self._start(flush_ms=60_000, **{"snapshot.mode": "always"})
-        self._change(4)
+        self.kill()
+        self._start(_SELDOM, **{"snapshot.mode": "always"})
         self._catch_up()
-        self.end()
+        self._change(3)
+        self._catch_up()
         for table, key in (("accounts", "id"), ("entries", "account, nr")):
             self.tables[table] = [json.loads(row) for row in first.run(f"SELECT row_to_json(t) FROM {table} t ORDER BY {key}")]
 
@@ -164,7 +169,7 @@ class _Recorder:
         first, second, base = self._first, self._second, 1000 * nth
         first.run(f"INSERT INTO accounts VALUES ({base}, 'Änne \"{nth}\"', 5, NULL)")
         first.run(f"INSERT INTO accounts SELECT {base} + n, 'many', n, '{{}}' FROM generate_series(1, 20) AS n")
-        first.copy("accounts", [(base + 100 + n, "copied", n, "\\N") for n in range(20)])
+        first.run(f"COPY accounts FROM PROGRAM 'seq {base + 100} {base + 119} | sed s/$/,copied,1,/' CSV")
         first.run(f"UPDATE accounts SET cents = cents + 1, note = 'updated {nth}' WHERE id % 7 = {nth}")
         first.run(f"UPDATE accounts SET id = id + 500 WHERE id BETWEEN {base} AND {base + 4}")
         first.run(f"DELETE FROM accounts WHERE id IN ({base + 101}, {base + 102}, {nth})")
@@ -188,7 +193,6 @@ class _Recorder:
         self._first.run(f"INSERT INTO entries SELECT n, 100 + {nth}, n FROM generate_series(1, {rows}) AS n")
         self._await("part of a transaction", lambda: len(self.records) >= before + rows // 4)
         self.kill()
-        self._drain()
         if len(self.records) >= before + rows:
             raise RuntimeError("The connector had sent the whole transaction when it was killed.")
 
@@ -196,19 +200,19 @@ class _Recorder:
         """Ask for an incremental snapshot, and change rows while it reads them in chunks."""
         data = json.dumps({"data-collections": ["public.accounts", "public.entries"], "type": "incremental"})
         self._first.run(f"INSERT INTO signals VALUES ('again', 'execute-snapshot', '{data}')")
-        for turn in range(20):
+        for turn in range(6):
             self._first.run(f"BEGIN; UPDATE accounts SET cents = cents + 1 WHERE id % 20 = {turn}")
             time.sleep(0.05)
             self._first.run(f"UPDATE entries SET cents = cents + 1 WHERE account % 20 = {turn}; COMMIT")
 
     def _catch_up(self) -> None:
-        """Wait for the change of a row that is committed last, and for a quiet second."""
+        """Wait for the change of a row that is committed last, and for two quiet seconds."""
         mark = f"mark {time.monotonic_ns()}"
         self._first.run(f"INSERT INTO accounts VALUES (0, '{mark}', 0, '') ON CONFLICT (id) DO UPDATE SET owner = '{mark}'")
         self._await(mark, lambda: any(mark in (each["value"] or "") for each in self.records[-200:]))
         self._drain()
 
-    def _start(self, *, flush_ms: int, **settings: str) -> None:
+    def _start(self, flush_ms: int, **settings: str) -> None:
         port, folder = free_port(), self._work
         offsets = {"offset.storage.file.filename": str(folder / "offsets"), "offset.flush.interval.ms": str(flush_ms)}
         worker = {"bootstrap.servers": self._servers, "listeners": f"http://{HOST}:{port}", **_WORKER, **offsets}
@@ -219,18 +223,14 @@ class _Recorder:
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
         program = [*options, "-cp", _classpath(), "org.apache.kafka.connect.cli.ConnectStandalone", *files]
         with (folder / "connect.log").open("ab") as log:
-            command = [str(java_executable()), *program]
-            self._connect = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._connect = subprocess.Popen(
+                [str(java_executable()), *program], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def kill(self) -> None:
         if self._connect:
             self._connect.kill()
             self._connect.wait()
-
-    def end(self) -> None:
-        if self._connect:
-            self._connect.terminate()
-            self._connect.wait(_SECONDS)
         self._drain()
 
     def _await(self, what: str, is_there: Callable[[], bool]) -> None:
@@ -250,6 +250,7 @@ class _Recorder:
         return len(found)
 
     def write(self) -> None:
+        self._consumer.close()
         self.records.sort(key=lambda each: (each["timestamp"], each["topic"], each["partition"], each["offset"]))
         lines = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in self.records)
         RECORDS.write_bytes(gzip.compress(lines.encode(), mtime=0))

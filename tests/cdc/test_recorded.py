@@ -1,4 +1,4 @@
-"""What Debezium sent of a PostgreSQL, through the pipeline: `make cdc` records it anew."""
+"""What Debezium sent of a PostgreSQL, through the pipeline: `make cdc` records it again."""
 
 import gzip
 import itertools
@@ -11,20 +11,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bronze.ingest import ingest
-from lakehouse.extract.sources import Sources
+from lakehouse.extract import on_driver
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from silver.load import steps
 from tests.cdc.record import PARTITIONS, RECORDS, TABLES, TOPICS
 from tests.support.bronze import Record, put
 from tests.support.kafka import Sent, send
+from tests.support.reference import Reference, Seen
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound, stopped_at
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(not RECORDS.exists(), reason="there is no recording; `make cdc` makes one")]
-
-SENT = [json.loads(line) for line in gzip.decompress(RECORDS.read_bytes()).splitlines()] if RECORDS.exists() else []
+SENT = [json.loads(line) for line in gzip.decompress(RECORDS.read_bytes()).splitlines()]
 """The records, as they came."""
 SCHEMA = "op STRING, after STRUCT<id: BIGINT, owner: STRING, note: STRING, account: BIGINT, nr: BIGINT, cents: BIGINT>"
 CONFIG: dict[str, Any] = {
@@ -43,6 +43,10 @@ def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
+def headers_of(sent: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    return [(name, bytes_of(value)) for name, value in sent["headers"]]
+
+
 def classes_of_sent() -> dict[Place, str]:
     """The class of each record: a change is named by its transaction, its WAL record, its key and what it did."""
     seen: set[object] = set()
@@ -54,6 +58,12 @@ def classes_of_sent() -> dict[Place, str]:
         seen.add(name)
         found[place_of(sent)] = "invalid" if event is None else "duplicate" if is_again else "accepted"
     return found
+
+
+def seen(sent: dict[str, Any]) -> Seen:
+    record, event = on_driver.Record(bytes_of(sent["value"]), offset=sent["offset"]), json.loads(sent["value"] or "{}")
+    sequence, epoch = (on_driver.number(Source(form, "postgres"), record)[0] for form in ("debezium", "debezium_epoch"))
+    return Seen(*place_of(sent), sequence, epoch=epoch or 0, payload=f"{sent['key']} {event.get('op')} {event.get('after')}")
 
 
 def classes_in(spark: SparkSession, run: Run) -> dict[Place, str]:
@@ -120,6 +130,10 @@ def test_the_recording_holds_what_a_restarted_connector_does() -> None:
     assert max(orders) > 50
 
 
+def test_the_positions_of_the_recording_give_each_record_its_class() -> None:
+    assert Reference().take(map(seen, SENT)).classes == classes_of_sent()
+
+
 @pytest.mark.kafka
 def test_a_recorded_stream_from_kafka_gives_the_tables_of_postgresql(
     spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker
@@ -127,7 +141,7 @@ def test_a_recorded_stream_from_kafka_gives_the_tables_of_postgresql(
     for topic in TOPICS.values():
         create_topic(broker.bootstrap_servers, topic, PARTITIONS)
         records = [
-            Sent(bytes_of(sent["value"]), bytes_of(sent["key"]), (), sent["partition"], sent["timestamp"])
+            Sent(bytes_of(sent["value"]), bytes_of(sent["key"]), headers_of(sent), sent["partition"], sent["timestamp"])
             for sent in SENT
             if sent["topic"] == topic
         ]

@@ -46,7 +46,7 @@ def number(database: str, found: dict[str, Any], offset: int = OFFSET) -> int:
 
 CHANGE = {"postgres": event("postgres", order=1), **{name: event(name) for name in DATABASES[1:]}}
 IN_BITS = {
-    "postgres": f"{24023100:063b}1{1:034b}",
+    "postgres": f"{LSN:063b}1{1:034b}",
     "mysql": f"{3:031b}{484:032b}1{0:033b}1",
     "sqlserver": f"{0x27:027b}{0x758:026b}{5:011b}0{4095:012b}{0x758:026b}{3:011b}{1:011b}1",
     "mongodb": f"{1558965508000:044b}{31:024b}0{0:034b}",
@@ -115,6 +115,12 @@ def test_a_resend_has_its_position_again_in_every_form_of_the_value(database: st
         forms = [found, with_schema(found), unwrapped(found), unwrapped(found, bare=True), with_schema(unwrapped(found))]
         assert len({read(database, as_bytes(each)) for each in forms}) == 1
         assert read(database, b"\0\0\0\0\x07" + as_bytes(found)) == read(database, as_bytes(found))
+
+
+def test_a_resend_of_the_first_transaction_has_its_position_again() -> None:
+    """A connector that had read no commit names the LSN of its last event in place of a commit after a restart."""
+    sent, again = (event("postgres", order=2, sequence=f'[{commit},"{LSN + 16}"]') for commit in ("null", f'"{LSN + 8}"'))
+    assert read("postgres", as_bytes(sent)) == read("postgres", as_bytes(again))
 
 
 def test_a_row_of_a_snapshot_has_its_offset_as_its_place_in_the_snapshot() -> None:
