@@ -331,8 +331,8 @@ AT_WORK = {
     "too many new streams": setting("policies.max_new_streams", 1),
 }
 STAGES = {
-    "gold": ("a model of", "a model that", "Gold"),
-    "gate": ("the loads that wait", "the results"),
+    "gold": ("a model of", "a model that"),
+    "gate": ("the loads that wait",),
     "silver": (
         *("the rejects", "the ledger was", "no Silver", "no ledger", "no watermarks", "another t"),
         *("too many", "the breaker"),
