@@ -30,9 +30,7 @@ FOLDER = Path(__file__).parent
 RECORDS, TABLES = FOLDER / "postgres.jsonl.gz", FOLDER / "postgres.json"
 TOPICS = {"accounts": "shop.public.accounts", "entries": "shop.public.entries"}
 PARTITIONS = 3
-_NO_POSTGRES = (
-    "PostgreSQL 14 or later is missing on the path: initdb, postgres and psql. Debian, Ubuntu: apt install postgresql"
-)
+_NO_POSTGRES = "PostgreSQL 14 or later is missing: initdb, postgres and psql. Debian, Ubuntu: apt install postgresql"
 _LOCK = f"""<ivy-module version="2.0">
   <info organisation="tidemark" module="cdc"/>
   <configurations><conf name="cdc"/></configurations>
@@ -44,8 +42,7 @@ _LOCK = f"""<ivy-module version="2.0">
 </ivy-module>
 """
 _SECONDS = 600
-_ALWAYS, _SELDOM = 1, 3_600_000
-"""Milliseconds between two times when the connector keeps its offsets."""
+_ALWAYS, _SELDOM = 1, 3_600_000  # milliseconds between two times when the connector keeps its offsets
 _WORKER = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",

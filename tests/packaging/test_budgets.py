@@ -21,7 +21,7 @@ BUDGETS = {
     "tidemark/extras": 6_303,
     "jobs": 123,
     "producer": 1_428,
-    "tests": 31_695,
+    "tests": 32_000,
     "bench": 4_490,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""

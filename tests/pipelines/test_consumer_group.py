@@ -18,8 +18,6 @@ from tests.support.small_config import settings_of, write_config
 from tidemark.commands import main
 from tidemark.extras.demo.broker import LocalBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
 
 def loaded(spark: SparkSession, run: Run, broker: LocalBroker, topic: str, group: str) -> list[str]:
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], "commit_group": group}

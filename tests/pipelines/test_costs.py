@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from lakehouse.settings.pipeline import Settings
@@ -16,8 +15,6 @@ from pipelines.job import Job
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
 from tidemark.extras.demo.broker import LocalBroker
-
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _MOST_JOBS = {"bronze": 2, "silver": 15, "gate": 7, "gold": 23}

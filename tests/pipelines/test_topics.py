@@ -28,8 +28,6 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, ran, require_sound, stopped_at
 
-pytestmark = pytest.mark.spark
-
 
 def of(topic: str, start: int, sequences: list[int]) -> list[Record]:
     records = [Record.of(offset, sequence) for offset, sequence in enumerate(sequences, start)]

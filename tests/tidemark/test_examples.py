@@ -16,7 +16,6 @@ from nbclient import NotebookClient
 import tidemark
 from lakehouse.machine import jars
 from lakehouse.machine.storage_jar import storage_jar
-from tests.support.environments import kept_environment
 from tests.support.kafka import send, sequenced
 from tests.support.small_config import write_config
 from tidemark.extras.demo.broker import LocalBroker
@@ -27,29 +26,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e, pytest.mark
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python.md"
 EXAMPLES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
-
-DAGSTER = "dagster==1.13.29"
-AIRFLOW = "apache-airflow==3.3.2"
-
-MATERIALIZED = """
-import dagster as dg
-from assets import gold_records
-
-done = dg.materialize([gold_records], raise_on_error=False)
-(found,) = done.asset_materializations_for_node("gold_records")
-print(done.success, {name: value.value for name, value in found.metadata.items()})
-"""
-TESTED = """
-import json
-
-from orders import dag
-
-done = dag.test()
-(task,) = done.get_task_instances()
-found = task.xcom_pull(task_ids="run")
-result = json.loads(found) if isinstance(found, str) else found
-print(done.state, result and result["silver"]["accepted"])
-"""
 
 # One JVM: a session without Delta's settings, then one with them and without Delta's jars.
 LACKING = """
@@ -148,34 +124,6 @@ def test_the_notebook_runs_in_a_kernel_with_a_session_of_its_own(place: Path) ->
         *(["0", "1", "v1"], ["1", "2", "v2"], ["2", "4", "v4"]),
     ]
     assert shown[2] == "3"
-
-
-def test_the_asset_of_dagster_is_materialized(place: Path) -> None:
-    python = kept_environment(DAGSTER, sees_ours=True)
-    path = os.pathsep.join([str(place), str(ROOT)])
-    lines = printed(python, "-c", MATERIALIZED, PYTHONPATH=path, DAGSTER_HOME=str(place))
-    assert lines[-1] == "True {'accepted': 3, 'published': 3}"
-    assert tidemark.verify("tidemark.yml").ok
-
-
-def test_the_dag_of_airflow_runs(place: Path) -> None:
-    python = kept_environment(AIRFLOW)
-    command, config = f"env PYTHONPATH={ROOT} {sys.executable} -m tidemark", str(place / "tidemark.yml")
-    dag = EXAMPLES["dags/orders.py"].replace("/opt/tidemark/bin/tidemark", command).replace("/etc/tidemark.yml", config)
-    assert f"{command} run --config {config} --json" in dag
-    (place / "dags" / "orders.py").write_text(dag, encoding="utf-8")
-    environment = {
-        "AIRFLOW_HOME": str(place / "airflow"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(place / "dags"),
-        "PYTHONPATH": str(place / "dags"),
-    }
-    printed(python, "-m", "airflow", "db", "migrate", **environment)
-    lines = printed(python, "-c", TESTED, **environment)
-    assert lines[-1] == "success 3", "\n".join(lines[-40:])
-    found = tidemark.status("tidemark.yml")
-    assert found.last_load is not None
-    assert (found.last_load.accepted, found.published and found.published.load_seq) == (3, 1)
 
 
 def test_a_session_that_lacks_delta_is_refused_with_the_lines_and_a_stopped_one(tmp_path: Path) -> None:

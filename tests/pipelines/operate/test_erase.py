@@ -31,8 +31,6 @@ from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published, require_sound, stopped_at
 from tidemark.commands import main
 
-pytestmark = pytest.mark.spark
-
 ANN, BOB = b"ann-5f1c7a52-0b44-4c6e-9d0e-6f6a3f6f9a17", b"bob-0d9a4be1-6f1e-4f6b-8d53-3c51a1a0c7b2"
 TABLES = ("bronze_records", "silver_records", "gold_records", "gold_latest", "silver_loads", "silver_rejects", "by_person")
 FORM: dict[str, Any] = {"value": {"format": "json", "schema": "id STRING, n BIGINT"}}
