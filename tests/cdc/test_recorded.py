@@ -28,10 +28,7 @@ from tidemark.extras.demo.broker import LocalBroker, create_topic
 SENT = [json.loads(line) for line in gzip.decompress(RECORDS.read_bytes()).splitlines()]
 """The records, as they came."""
 SCHEMA = "op STRING, after STRUCT<id: BIGINT, owner: STRING, note: STRING, account: BIGINT, nr: BIGINT, cents: BIGINT>"
-CONFIG: dict[str, Any] = {
-    "sequence": {"debezium": "postgres"},
-    "value": {"format": "json", "schema": SCHEMA},
-}
+CONFIG: dict[str, Any] = {"sequence": {"debezium": "postgres"}, "value": {"format": "json", "schema": SCHEMA}}
 [MODEL] = re.findall(
     r'^```sql title="[^"]+"\n(.*?)^```$', Path("docs/cdc.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
@@ -99,7 +96,7 @@ def settings(run: Run) -> Settings:
     """A config with the model of docs/cdc.md for each table."""
     models = []
     for name, topic in TOPICS.items():
-        file = Path(run.lakehouse.root).with_name(f"{name}.sql")
+        file = Path(str(run.lakehouse.root)).with_name(f"{name}.sql")
         file.write_text(MODEL.replace("shop.inventory.customers", topic), encoding="utf-8")
         models.append({"name": name, "sql": str(file)})
     return settings_of(run, topics=tuple(TOPICS.values()), gold={"models": models}, **CONFIG)
