@@ -243,8 +243,8 @@ def commit_group_offsets(spark: SparkSession, run: Run, settings: Settings) -> N
     group, topics = settings.kafka.commit_group, settings.kafka.topics
     if group is None:
         return
-    stands = of_last_incarnations(watermarks.read(spark, run).last_offsets)
-    next_offsets = {(topic, partition): last + 1 for (topic, partition), last in stands.items() if topic in topics}
+    last_offsets = of_last_incarnations(watermarks.read(spark, run).last_offsets)
+    next_offsets = {(topic, partition): last + 1 for (topic, partition), last in last_offsets.items() if topic in topics}
     if not next_offsets:
         return
     try:

@@ -196,7 +196,7 @@ def _found(source: Source, written: Written | None) -> Column:
             return F.get_json_object(_text(source), source.argument)
         case "field":
             if written is None:
-                raise ConfigError("A field is read of values of which nothing says how they are written.", where="value")
+                raise ConfigError("A field is read from values without a format.", where="value")
             return written.key_columns(F.col("value"), source.argument)
         case "debezium" | "debezium_epoch":
             return debezium_columns.position(source.argument)

@@ -207,7 +207,7 @@ def _diagnoses(order: Order) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "no_sequence",
             f"{order.collisions} records have a number that another record had before",
-            "Number each record once per stream; where the numbering starts anew, send a greater epoch.",
+            "Number each record once per stream; where the numbering starts again, send a greater epoch.",
         )
     if back and not order.duplicates and farthest <= _RACE:
         yield Diagnosis(

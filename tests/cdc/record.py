@@ -124,7 +124,7 @@ class _Recorder:
         self._first, self._second = _Session(port), _Session(port)
 
     def play(self) -> None:
-        """Take snapshots, of which one is killed, and changes, with kills in three transactions."""
+        """Record snapshots and changes. Kill the connector in a snapshot and in three transactions."""
         first = self._first
         first.run(_SCHEMA)
         first.run("INSERT INTO accounts SELECT id, 'owner ' || id, 100 * id, 'opened' FROM generate_series(1, 40) AS id")

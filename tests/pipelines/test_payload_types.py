@@ -166,8 +166,8 @@ def test_a_stream_may_step_over_nearly_all_numbers(spark: SparkSession, new_run:
     assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
     assert [(row["sequences"], row["ranges"]) for row in found["missing"]] == [(LARGEST, 2)] * 2
     monkeypatch.setattr("tidemark.extras.report.facts.MAX_SLICES", 1)
-    told = facts(settings, run.lakehouse, asks_kafka=False)
-    assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
+    reported = facts(settings, run.lakehouse, asks_kafka=False)
+    assert [row["missing"] for row in reported["history"]] == [LARGEST] * 2
     with run_query(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
         assert list(rows.rows) == [(LARGEST,)] * 2
     query = views.queries("spark", lambda name: run.table(name).sql)[views.WATERMARK_STATUS]

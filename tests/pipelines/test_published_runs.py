@@ -4,7 +4,7 @@ The numbers, and what cannot be rebuilt: `tests/support/published.py`. A partiti
 its jumps, and ends with a thousand numbers after the last landing. So the blocks of Kafka and the short ones of Pulsar come
 again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
 
-And a block that the client sent again by itself is told by its timestamps from one that an application sent again.
+Timestamps distinguish a block that the client sent again by itself from one that an application sent again.
 """
 
 from collections import Counter

@@ -85,7 +85,7 @@ def as_bytes(found: dict[str, Any]) -> bytes:
 
 
 def as_avro(found: Sequence[dict[str, Any]]) -> tuple[Any, list[bytes]]:
-    """The values in Avro: a schema of the fields that any of them has, each of which may be null, and the bytes."""
+    """Return the values in Avro: a schema of all their fields, each nullable, and the bytes."""
     _, schema = _schema_of("Envelope", found)
     return schema, [written(schema, each) for each in found]
 

@@ -205,7 +205,7 @@ def test_a_value_without_a_position_is_invalid_and_its_reason_names_what_to_set(
 
 
 def test_spark_reads_what_the_driver_reads(spark: SparkSession) -> None:
-    """All databases in one job, each a topic of its own, beside a topic of another form."""
+    """All databases in one job, each in its own topic, and a topic with another form of sequence."""
     given: dict[str, list[bytes | None]] = {}
     for database in DATABASES:
         found = IN_ORDER[database]
@@ -222,7 +222,7 @@ def test_spark_reads_what_the_driver_reads(spark: SparkSession) -> None:
     all_sources = Sources(Source("json", "$.seq"), own=tuple((name, sources(name)) for name in DATABASES))
     frame = extract(frames.of_contract(spark, rows, BRONZE), all_sources)
     assert {name for name in frame.columns if name.startswith("_")} == set()
-    told = {
+    by_spark = {
         (row.topic, row.offset): row.problem or (row.epoch, row.sequence)
         for row in frame.select("topic", "offset", "epoch", "sequence", "problem").collect()
     }
@@ -230,8 +230,8 @@ def test_spark_reads_what_the_driver_reads(spark: SparkSession) -> None:
         for offset, value in enumerate(given[database]):
             expected = read(database, value, offset)
             expected = f"sequence_{expected}" if isinstance(expected, str) else expected
-            assert told[database, offset] == expected, (database, value)
-    assert [told["other", offset] for offset in range(3)] == [(0, 5), "sequence_not_json", "sequence_null"]
+            assert by_spark[database, offset] == expected, (database, value)
+    assert [by_spark["other", offset] for offset in range(3)] == [(0, 5), "sequence_not_json", "sequence_null"]
 
 
 def test_a_topic_of_one_database_alone_is_read_without_its_name(spark: SparkSession) -> None:
@@ -242,7 +242,7 @@ def test_a_topic_of_one_database_alone_is_read_without_its_name(spark: SparkSess
 
 
 def test_spark_reads_the_positions_of_avro_as_those_of_json(spark: SparkSession) -> None:
-    """All databases in one job, as envelopes and as rows, one of which has a column `source`; and JSON between them."""
+    """All databases in one job, as envelopes and as rows with a column `source`, and one topic in JSON."""
     rows: list[dict[str, Any]] = []
     own: list[tuple[str, Sources]] = []
     expected: dict[tuple[str, int], Read] = {}

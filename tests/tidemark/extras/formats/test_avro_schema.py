@@ -24,7 +24,7 @@ PACKAGES = ("io.debezium.time", "org.apache.kafka.connect.data")
 
 
 def connect(kind: str, name: str) -> dict[str, Any]:
-    """A type as Kafka Connect's converter writes it: its own logical type beside Avro's, which may be missing."""
+    """A type as Kafka Connect's converter writes it: its own logical type, and Avro's, which may be missing."""
     return {"type": kind, "connect.version": 1, "connect.name": name}
 
 
