@@ -63,8 +63,8 @@ format: dev  ## Fix what ruff can fix, and format
 bench: dev  ## Measure loads of each shape of numbers, small runs and the peers, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m bench.run --save
 
-bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and readers in S3 (half an hour)
-	@$(BIN)/python -m bench.run --only growth streams cold whole readers --save
+bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold, change events and readers in S3 (half an hour)
+	@$(BIN)/python -m bench.run --only growth streams cold whole events readers --save
 
 bench-endless: dev  ## Measure a thousand runs in one process: how long they take, what memory and tables hold (three hours)
 	@$(BIN)/python -m bench.run --only endless --save

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from bench.cold import BARE_PROCESS, COLD, FEW_NEW, SPARK_START, VERIFY
 from bench.endless import HEAP, KEPT, SLOWEST
+from bench.events import IN_EVENT, IN_HEADER
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
-from bench.shapes import IN_EVENT, IN_HEADER, SHAPED_FLOOR, SHAPED_LOAD, SHAPES
+from bench.shapes import SHAPED_FLOOR, SHAPED_LOAD, SHAPES
 from bench.small import BARE_COMMITS, NOTHING, RECOVERY, WARM
 from bench.streams import STREAMS_LOAD
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
@@ -44,13 +45,16 @@ class Mark:
 
 
 def of_shapes(sitting: Sitting) -> list[Mark]:
-    """A load of each shape held against its commits, bare, of the same round; and change events against headers."""
+    """A load of each shape held against its commits, bare, of the same round."""
     most = {shape.pattern: shape.most_times for shape in SHAPES}
-    loads, events = _times(sitting, SHAPED_LOAD, SHAPED_FLOOR), _times(sitting, IN_EVENT, IN_HEADER)
-    found = [_at_most(f"{IN_EVENT}, {each}", times, MOST_EVENTS_TIMES, f"times {IN_HEADER}") for each, times in events.items()]
-    return found + [
-        _at_most(f"Silver load, {each}", times, most[each], "times its commits, bare") for each, times in loads.items()
-    ]
+    loads = _times(sitting, SHAPED_LOAD, SHAPED_FLOOR)
+    return [_at_most(f"Silver load, {each}", times, most[each], "times its commits, bare") for each, times in loads.items()]
+
+
+def of_events(sitting: Sitting) -> list[Mark]:
+    """Change events read by their position, held against the same events read by a header, of the same round."""
+    times = _times(sitting, IN_EVENT, IN_HEADER)
+    return [_at_most(f"{IN_EVENT}, {each}", found, MOST_EVENTS_TIMES, f"times {IN_HEADER}") for each, found in times.items()]
 
 
 def of_whole(sitting: Sitting) -> list[Mark]:

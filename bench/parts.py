@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOLDER = "benchmarks"  # holds the raw numbers of the parts, next to the page
 DURATION = "in all"  # a condition that is saved, and not on the page
 SHAPES, SMALL, GROWTH, STREAMS, COLD = "shapes", "small", "growth", "streams", "cold"
-WHOLE, READERS, ENDLESS = "whole", "readers", "endless"
+WHOLE, EVENTS, READERS, ENDLESS = "whole", "events", "readers", "endless"
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Part:
 PARTS = (
     Part(SHAPES, "make bench", marks.of_shapes),
     Part(WHOLE, "make bench-scale", marks.of_whole),
+    Part(EVENTS, "make bench-scale", marks.of_events),
     Part(SMALL, "make bench", marks.of_small),
     Part(COLD, "make bench-scale", marks.of_cold),
     Part(GROWTH, "make bench-scale", marks.of_growth),

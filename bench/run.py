@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import cold, endless, growth, page, parts, readers, shapes, small, streams, whole
+from bench import cold, endless, events, growth, page, parts, readers, shapes, small, streams, whole
 from bench.loads import Place
 from bench.machine import machine
 from bench.peers import rounds
@@ -88,6 +88,8 @@ def _measure(name: str, asked: argparse.Namespace, sitting: Sitting, folder: Pat
                 small.measure(sitting, place, asked.history, asked.rounds)
             elif name == parts.ENDLESS:
                 endless.measure(sitting, place, asked.runs)
+            elif name == parts.EVENTS:
+                events.measure(sitting, place, asked.records, asked.rounds)
             else:
                 whole.measure(sitting, place, asked.records, asked.rounds)
 

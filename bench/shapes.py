@@ -14,7 +14,6 @@ from bench.generated import NOISE, TOPIC, bronze_rows
 from bench.loads import Silent, as_silver
 from bench.sitting import Sitting, require
 from bench.topics import HEADER, PARTITIONS
-from bronze.records import with_extracted
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import DUPLICATE, LATE, REJECTS
 from lakehouse.delta import tables
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"
-IN_EVENT, IN_HEADER = "Bronze and Silver, change events", "the sequence in a header"
 _MOVED = f"{TOPIC}@2"
 _SPREAD, _TURN = 2_654_435_761, 40_503
 
@@ -113,43 +111,6 @@ SHAPES = (
 )
 
 
-_EVENT = (
-    '{"before":null,"after":{"id":%d,"note":"%s"},"source":{"version":"3.6.1.Final","connector":"postgresql","name":"shop",'
-    '"ts_ms":1559033904863,"snapshot":"false","db":"shop","sequence":"[\\"%d\\",\\"%d\\"]","schema":"public","table":"t",'
-    '"txId":%d,"lsn":%d,"xmin":null},"op":"c","ts_ms":1559033904863,"transaction":{"id":"%d","total_order":%d}}'
-)
-_EVENT_RULES = {
-    IN_HEADER: Rules(Source("header", HEADER)),
-    IN_EVENT: Rules(Source("debezium", "postgres"), epoch=Source("debezium_epoch", "postgres")),
-}
-
-
-def _events(spark: SparkSession, records: int) -> DataFrame:
-    """Inserts as Debezium writes them, ten in a transaction, with a sequence in a header too; nothing is extracted."""
-    made = Shape("", 0, has_gaps=False).records(spark, records)
-    transaction = F.floor(F.col("offset") / 10)
-    lsn, commit = 24_000_000 + F.col("offset") * 120, 24_000_000 + transaction * 1_200
-    columns = (F.col("offset"), F.hex("value"), commit, lsn, transaction, lsn, transaction, F.col("offset") % 10 + 1)
-    return with_extracted(made.withColumn("value", F.format_string(_EVENT, *columns).cast("binary")), None)
-
-
-def _load_events(sitting: Sitting, spark: SparkSession, folder: Path, pattern: str) -> None:
-    """Extract into a new Bronze, as an ingest does, and load it."""
-    run, rules = Run("bench", Lakehouse(root=str(folder / "taken-in")), Silent()), _EVENT_RULES[pattern]
-    raw = spark.read.format("delta").load(str(folder / "events"))
-    count = raw.count()
-    create_tables(spark, run, rules)
-    tables.create(spark, run.table(BRONZE_RECORDS), BRONZE)
-
-    def load() -> int:
-        tables.append(with_extracted(raw, rules.sources), run.table(BRONZE_RECORDS), BRONZE)
-        done = steps.load_once(spark, run, rules)
-        return done.counts["accepted"] if done else 0
-
-    require(f"accepted, {pattern}", observed=sitting.measure(pattern, "1 kB", count, load), expected=count)
-    shutil.rmtree(str(run.lakehouse.root))
-
-
 def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, rounds: int) -> None:
     """Make Bronze of each shape, then load it and commit the same bare, in turns.
 
@@ -164,14 +125,9 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, r
         if shape.moved_by is not None:
             moved = {"topic": F.lit(_MOVED), "partition": (F.col("partition") + 1) % PARTITIONS}
             tables.append(shape.records(spark, records, records * shape.moved_by).withColumns(moved), bronze, BRONZE)
-    _events(spark, records).write.format("delta").save(str(folder / "events"))
     _once(Sitting(), spark, folder, 0, records)  # warms up
-    for pattern in _EVENT_RULES:
-        _load_events(Sitting(), spark, folder, pattern)
     for _ in range(rounds):
-        turn = sitting.start_round()
-        for pattern in sorted(_EVENT_RULES, reverse=turn % 2 == 0):
-            _load_events(sitting, spark, folder, pattern)
+        sitting.start_round()
         for nth in range(len(SHAPES)):
             _once(sitting, spark, folder, nth, records)
 

@@ -64,8 +64,8 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     slots = _slots(roles)
     events = [each for each in roles.get("sequence", ()) if each.source.form == "debezium"]
     is_event = [(each.written, per_topic.is_of(each.kinds, each.of)) for each in events]
-    databases = {each.source.argument for each in events}
-    found = debezium_columns.parsed(given, is_event, sorted(databases)) if events else given
+    databases = sorted({each.source.argument for each in events})
+    found = debezium_columns.parsed(given, is_event, databases) if events else given
     found = found.withColumns(slots)
     raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
     encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
@@ -96,7 +96,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
         .drop(
             *(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles),
             *slots,
-            *debezium_columns.STEPS,
+            *debezium_columns.steps(databases),
             per_topic.KIND,
         )
     )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from lakehouse.extract import debezium, json_strictness
 from lakehouse.extract.debezium import BITS, COMMIT_BITS, NO_NUMBER, PLACE_BITS
 from lakehouse.extract.written import PREFIX_BYTES, at_path
-from lakehouse.settings.payload_schema import CORRUPT
+from lakehouse.settings.payload_schema import CORRUPT, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,55 +20,78 @@ if TYPE_CHECKING:
 
     from lakehouse.extract.written import Written
 
-_TEXT, _DECODED, _EVENT = "_text_of_event", "_decoded_event", "_event"
-_PROBLEM, _BODY = "_problem", "_body"
+_TEXT, _PARSED, _DECODED, _PROBLEM = "_text_of_event", "_parsed_event", "_decoded_event", "_problem_of_event"
 _ROW, _ENVELOPE = "_row", "_envelope"
-STEPS = (_TEXT, _DECODED, _EVENT)
-"""The columns of `parsed`."""
+_STRING, _ANY_OBJECT = Type("scalar", "STRING"), "STRUCT<_: STRING>"
 
 
-def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]], databases: Iterable[str]) -> DataFrame:
-    """Add the columns `STEPS`: the value's text or decoded value, and the fields of these databases with the value's problem.
+def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]], databases: Sequence[str]) -> DataFrame:
+    """Add the columns `steps`: the value's text or decoded value, its problem, its fields as texts, and these as numbers.
 
     `is_event` says which records are change events, and how their values are decoded; None for JSON.
     """
-    fields = {name: places for database in databases for name, places in debezium.paths(database).items()}
-    is_json = _any([F.lit(False), *(is_of for written, is_of in is_event if written is None)])
-    decoded = [(written, is_of) for written, is_of in is_event if written is not None]
-    found = _of_json(records, is_json, fields)
-    return _of_decoded(found, decoded, fields) if decoded else found
+    fields = _fields(databases)
+    found, problem, texts = _of_json(
+        records, _any([F.lit(False), *(is_of for each, is_of in is_event if each is None)]), fields
+    )
+    if decoded := [(each, is_of) for each, is_of in is_event if each is not None]:
+        found, *others = _of_decoded(found, decoded, fields)
+        is_decoded = _any([is_of for _, is_of in decoded])
+        problem, *texts = (F.when(is_decoded, two).otherwise(one) for one, two in zip([problem, *texts], others, strict=True))
+    # Columns of their own: Spark computes the fields of a struct again wherever they are used.
+    found = found.withColumns({_PROBLEM: problem, **dict(zip(map(_of, fields), texts, strict=True))})
+    return found.withColumns({name: part for database in databases for name, part in _parts(database).items()})
 
 
-def _of_json(records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]) -> DataFrame:
+def steps(databases: Sequence[str]) -> list[str]:
+    """Return the columns that `parsed` adds."""
+    parts = (name for database in databases for name in _parts(database))
+    return [_TEXT, _PARSED, _DECODED, _PROBLEM, *map(_of, _fields(databases)), *parts]
+
+
+def _fields(databases: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return {name: places for database in databases for name, places in debezium.paths(database).items()}
+
+
+def _of(name: str) -> str:
+    return f"_{name}_of_event"
+
+
+def _of_json(
+    records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]
+) -> tuple[DataFrame, Column, Iterable[Column]]:
     value = F.when(is_event, F.col("value"))
     # No JSON begins with a zero byte: it is the prefix of a schema registry.
     has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
     text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
+    places = [place for each in fields.values() for place in each]
+    wanted = at_path(*places, *(f"payload.{place}" for place in places), "schema.type", leaf=_STRING)
     # One projection per step, as the next one uses its column more than once.
-    found = records.withColumn(_TEXT, text).withColumn(_EVENT, F.try_parse_json(_TEXT))
-    text, event = F.col(_TEXT), F.col(_EVENT)
-    unread = (
+    found = records.withColumn(_TEXT, text)
+    found = found.withColumn(_PARSED, json_strictness.parse_document(F.col(_TEXT), wanted.sql()))
+    text, parsed = F.col(_TEXT), F.col(_PARSED)
+    # A row may have a column `source` of another type. Then the other fields are read, and the text is parsed again.
+    is_object = json_strictness.is_one(parsed) | json_strictness.is_one(json_strictness.parse_document(text, _ANY_OBJECT))
+    problem = (
         F.when(text.isNull(), F.lit("null"))
         .when(~F.is_valid_utf8(text), F.lit(json_strictness.NOT_UTF8))
-        .when(~json_strictness.is_document(json_strictness.parse_document(text, "STRING"), text), json_strictness.NOT_JSON)
-        # Variants have no key twice in an object.
-        .when(event.isNull(), F.lit(json_strictness.REPEATED))
+        .when(~is_object, F.lit(json_strictness.NOT_JSON))
     )
-    is_wrapped = F.try_variant_get(event, "$.schema.type", "string") == "struct"
-    body = F.when(is_wrapped, F.try_variant_get(event, "$.payload", "variant")).otherwise(event)
-    found = found.withColumn(_EVENT, F.struct(unread.alias(_PROBLEM), body.alias(_BODY)))
-    body = event[_BODY]
-    texts = (
-        F.coalesce(*(F.try_variant_get(body, f"$.{place}", "string") for place in places)).alias(name)
-        for name, places in fields.items()
-    )
-    return found.withColumn(_EVENT, F.struct(event[_PROBLEM].alias(_PROBLEM), *texts))
+    document = json_strictness.document(parsed)
+    is_wrapped = document["schema"]["type"] == "struct"
+    texts = [
+        F.when(is_wrapped, F.coalesce(*(_at(document["payload"], place) for place in each))).otherwise(
+            F.coalesce(*(_at(document, place) for place in each))
+        )
+        for each in fields.values()
+    ]
+    return found, problem, texts
 
 
 def _of_decoded(
     records: DataFrame, is_event: Sequence[tuple[Written, Column]], fields: Mapping[str, Sequence[str]]
-) -> DataFrame:
-    """Replace the fields of decoded values. Rows and envelopes are decoded apart: a column of a row may be named `source`."""
+) -> tuple[DataFrame, Column, *tuple[Column, ...]]:
+    """Rows and envelopes are decoded apart: a column of a row may be named `source`."""
     value, places = F.col("value"), [place for each in fields.values() for place in each]
     parts = []
     for part in (_ROW, _ENVELOPE):
@@ -78,9 +101,8 @@ def _of_decoded(
     found, event = records.withColumn(_DECODED, F.struct(*parts)), F.col(_DECODED)
     is_decoded = event[_ROW][CORRUPT].isNotNull() | event[_ENVELOPE][CORRUPT].isNotNull()
     problem = F.when(value.isNull(), F.lit("null")).when(~is_decoded, F.lit("not_decoded"))
-    texts = (F.coalesce(*(_at(event[_part(place)], place) for place in each)).alias(name) for name, each in fields.items())
-    read = F.when(_any([is_of for _, is_of in is_event]), F.struct(problem.alias(_PROBLEM), *texts))
-    return found.withColumn(_EVENT, read.otherwise(F.col(_EVENT)))
+    texts = (F.coalesce(*(_at(event[_part(place)], place) for place in each)) for each in fields.values())
+    return found, problem, *texts
 
 
 def _part(place: str) -> str:
@@ -92,28 +114,21 @@ def _at(struct: Column, place: str) -> Column:
 
 
 def position(database: str) -> Column:
-    """Return epoch, sequence and problem of each record as a struct, from the columns `STEPS`."""
-    event = F.col(_EVENT)
-    return _position(database, {name: event[name] for name in debezium.paths(database)}, event[_PROBLEM])
-
-
-def _position(database: str, texts: dict[str, Column], unread: Column) -> Column:
-    op = F.coalesce(texts["op"], F.when(texts["connector"].isNotNull(), texts["op_of_envelope"]))
-    is_snapshot = F.coalesce(op == "r", F.lit(False)) | (F.coalesce(texts["snapshot"], F.lit("false")) != "false")
-    is_change = (~(F.coalesce(op == "d", F.lit(False)) | (F.coalesce(texts["deleted"], F.lit("")) == "true"))).cast("bigint")
-    commit, place = _parts(database, texts, is_change)
+    """Return epoch, sequence and problem of each record as a struct, from the columns `steps`."""
     commit_bits, place_bits = COMMIT_BITS[database], PLACE_BITS[database]
-    width = sum(place_bits)
-    problem = (
+    parts = [F.col(name) for name in _parts(database)]
+    commit, place = parts[: len(commit_bits)], parts[len(commit_bits) :]
+    op, is_snapshot, width = _op(), _is_snapshot(), sum(place_bits)
+    problem = F.coalesce(
+        F.col(_PROBLEM),
         F.when(op.isNull() | _any([each.isNull() for each in commit]), F.lit(debezium.NO_POSITION))
         .when(~is_snapshot & _any([each.isNull() for each in place]), F.lit(debezium.LACKS[database]))
         .when(
             _any([each == NO_NUMBER for each in commit]) | (~is_snapshot & _any([each == NO_NUMBER for each in place])),
             F.lit(json_strictness.NOT_WHOLE),
         )
-        .when(_are_wide(commit, commit_bits) | (~is_snapshot & _are_wide(place, place_bits)), F.lit("out_of_range"))
+        .when(_are_wide(commit, commit_bits) | (~is_snapshot & _are_wide(place, place_bits)), F.lit("out_of_range")),
     )
-    problem = F.coalesce(unread, problem)
     low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_joined(place, place_bits))
     bit = is_snapshot if debezium.SNAPSHOT_BIT[database] else ~is_snapshot
     epoch, sequence = _split([*commit, bit.cast("bigint"), low], [*commit_bits, 1, width])
@@ -123,17 +138,31 @@ def _position(database: str, texts: dict[str, Column], unread: Column) -> Column
     )
 
 
-def _parts(database: str, texts: dict[str, Column], is_change: Column) -> tuple[list[Column], list[Column]]:
-    """As `debezium._parts`."""
+def _op() -> Column:
+    return F.coalesce(F.col(_of("op")), F.when(F.col(_of("connector")).isNotNull(), F.col(_of("op_of_envelope"))))
+
+
+def _is_snapshot() -> Column:
+    return F.coalesce(_op() == "r", F.lit(False)) | (F.coalesce(F.col(_of("snapshot")), F.lit("false")) != "false")
+
+
+def _parts(database: str) -> dict[str, Column]:
+    """Return the parts of the commit's place and of the place in the transaction, as `debezium._parts`."""
+    texts = {name: F.col(_of(name)) for name in debezium.paths(database)}
+    return {f"_{database}_{nth}": part for nth, part in enumerate(_numbers(database, texts))}
+
+
+def _numbers(database: str, texts: dict[str, Column]) -> list[Column]:
+    is_change = (~(F.coalesce(_op() == "d", F.lit(False)) | (F.coalesce(texts["deleted"], F.lit("")) == "true"))).cast("bigint")
     if database == "postgres":
         commit, lsn = (_group(texts["sequence"], debezium.LSNS, nth) for nth in (1, 2))
-        return [F.greatest(commit, lsn)], [_number(texts["total_order"])]
+        return [F.greatest(commit, lsn), _number(texts["total_order"])]
     if database == "mysql":
-        return [_group(texts["file"], debezium.FILE, 1), _number(texts["pos"])], [_number(texts["row"]), is_change]
+        return [_group(texts["file"], debezium.FILE, 1), _number(texts["pos"]), _number(texts["row"]), is_change]
     if database == "mongodb":
         no_transaction = texts["total_order"].isNull() & texts["txnNumber"].isNull()
         order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_number(texts["total_order"]))
-        return [_number(texts["ts_ms"]), _number(texts["ord"])], [order]
+        return [_number(texts["ts_ms"]), _number(texts["ord"]), order]
     of_commit, of_change = (
         [_group(texts[name], debezium.LSN_OF_SQLSERVER, nth, base=16) for nth in (1, 2, 3)]
         for name in ("commit_lsn", "change_lsn")
@@ -141,18 +170,18 @@ def _parts(database: str, texts: dict[str, Column], is_change: Column) -> tuple[
     distance = of_commit[0] - of_change[0]
     most = debezium.MOST_FILES
     file = F.when(distance.isNotNull(), F.when(distance.between(0, most), most - distance).otherwise(F.lit(most + 1)))
-    return of_commit, [file, *of_change[1:], _number(texts["event_serial_no"]), is_change]
+    return [*of_commit, file, *of_change[1:], _number(texts["event_serial_no"]), is_change]
 
 
 def _group(text: Column, pattern: str, nth: int, *, base: int = 10) -> Column:
     found = F.regexp_extract(text, rf"\A(?:{pattern})\z", nth)
-    number = found.try_cast("bigint") if base == 10 else F.conv(found, base, 10).try_cast("bigint")  # noqa: PLR2004 -- decimal
-    return F.when(text.isNotNull(), F.coalesce(F.when(found != "", number), F.lit(NO_NUMBER)).cast("bigint"))
+    digits = found if base == 10 else F.conv(found, base, 10)  # noqa: PLR2004 -- decimal
+    return F.when(text.isNotNull(), F.coalesce(digits.try_cast("bigint"), F.lit(NO_NUMBER).cast("bigint")))
 
 
 def _number(text: Column) -> Column:
     number = F.when(text.rlike(r"\A[0-9]+\z"), text.try_cast("bigint"))
-    return F.when(text.isNotNull(), F.coalesce(number, F.lit(NO_NUMBER)).cast("bigint"))
+    return F.when(text.isNotNull(), F.coalesce(number, F.lit(NO_NUMBER).cast("bigint")))
 
 
 def _any(conditions: Sequence[Column]) -> Column:

@@ -64,11 +64,16 @@ def with_document(parsed: Column, change: Callable[[Column], Column]) -> Column:
     return parsed.withField(_NAME, F.transform(parsed[_NAME], change))
 
 
+def is_one(parsed: Column) -> Column:
+    """Whether `parse_document` found one document of strict JSON and of its type."""
+    return parsed[payload_schema.CORRUPT].isNull() & (F.size(parsed[_NAME]) == _ELEMENTS)
+
+
 def is_document(parsed: Column, text: Column) -> Column:
     """Whether a text was one document of strict JSON and of its type; false for null, and for half of a surrogate pair."""
     is_half = F.regexp_replace(text, WHOLE_PAIR, "").rlike(HALF_PAIR)
     has_half_pair = F.when(F.contains(text, F.lit("\\u")), is_half).otherwise(F.lit(False))
-    return parsed[payload_schema.CORRUPT].isNull() & (F.size(parsed[_NAME]) == _ELEMENTS) & ~has_half_pair
+    return is_one(parsed) & ~has_half_pair
 
 
 def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Column:

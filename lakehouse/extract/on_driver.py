@@ -83,7 +83,9 @@ _IN_WORDS = {
     "Unterminated string starting at": "a string in it does not end",
 }
 """Messages of Python's parser, with our wording."""
-_PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_float=_digits, parse_constant=_constant)
+_NUMBERS: dict[str, Any] = {"parse_int": _digits, "parse_float": _digits, "parse_constant": _constant}
+_PARSER = json.JSONDecoder(object_pairs_hook=Object, **_NUMBERS)
+_EVENT_PARSER = json.JSONDecoder(object_pairs_hook=lambda pairs: Object(pairs[::-1]), **_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,19 @@ class Record:
             return None, "not_utf8", "it is UTF-16" if value.startswith(_UTF16) else "it is not UTF-8"
         except (ValueError, RecursionError) as error:
             return None, "not_json", _fault(error, value)
+
+    @cached_property
+    def event(self) -> tuple[Any, str | None]:
+        """The value as an object of JSON in which the last value of a repeated key counts, or the problem."""
+        if self.decoded is not None:
+            return self.decoded, None
+        try:
+            found = _EVENT_PARSER.decode((self.value or b"").decode())
+        except UnicodeDecodeError:
+            return None, "not_utf8"
+        except (ValueError, RecursionError):
+            return None, "not_json"
+        return (found, None) if found is None or isinstance(found, Object) else (None, "not_json")
 
     @cached_property
     def behind_prefix(self) -> Record:
@@ -221,8 +236,8 @@ def raw(  # noqa: PLR0911 -- one for each form
 def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]:
     """Return the epoch or the sequence of Debezium's position as digits, or the problem."""
     found = record.behind_prefix if (record.value or b"").startswith(b"\0") else record
-    document, fault = (found.json, found.json_problem) if record.decoded is None else (record.decoded, None)
-    if problem := fault or ("repeated" if _is_repeating(document) else None):
+    document, problem = found.event
+    if problem:
         return None, problem
     if _event_text(document, "schema.type") == "struct":
         document = document.get("payload")
@@ -234,26 +249,12 @@ def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]
     return (None, position) if isinstance(position, str) else (b"%d" % position[source.form == "debezium"], None)
 
 
-def _is_repeating(document: Any) -> bool:
-    """Whether a key occurs more than once in any object. No recursion: a value may be nested deeply."""
-    waiting = [document]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, Object) and found.repeated:
-            return True
-        waiting += found.values() if isinstance(found, Object) else found if isinstance(found, list) else ()
-    return False
-
-
 def _event_text(found: Any, place: str) -> str | None:
-    """Return a field as text. As in Spark's variants, a fraction without a remainder is a whole number."""
     for name in place.split("."):
         found = found.get(name) if isinstance(found, Object) else None
-    if isinstance(found, Digits):
-        whole, _, rest = found.partition(".")
-        text = found if rest.strip("0") else whole
-        return "0" if text == "-0" else text
-    return None if found is None else text_of(found).decode()
+    if found is None:
+        return None
+    return "0" if isinstance(found, Digits) and found == "-0" else text_of(found).decode()
 
 
 def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:

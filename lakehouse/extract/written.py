@@ -30,13 +30,15 @@ def without_prefix(value: bytes) -> bytes | None:
     return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
 
 
-def at_path(*paths: str) -> Type:
+def at_path(*paths: str, leaf: Type = KEY) -> Type:
     """Return the fields that lead to parts of a sequence, producer or epoch, such as `meta.seq`."""
     inner: dict[str, list[str]] = {}
     for path in paths:
         name, _, rest = path.partition(".")
         inner.setdefault(name, []).extend([rest] if rest else [])
-    return Type("struct", fields=tuple(Field(name, at_path(*rests) if rests else KEY) for name, rests in inner.items()))
+    return Type(
+        "struct", fields=tuple(Field(name, at_path(*rests, leaf=leaf) if rests else leaf) for name, rests in inner.items())
+    )
 
 
 class Decoder(Protocol):
