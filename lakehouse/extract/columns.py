@@ -70,14 +70,9 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
     encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
     whole = raw.withColumns(
-        {
-            f"_whole_{role}": _of_kind([(each, _whole(each.source.encoding, f"_value_{role}")) for each in cases])
-            for role, cases in encoded.items()
-        }
+        {f"_whole_{role}": _of_kind([(each, _whole(each)) for each in cases]) for role, cases in encoded.items()}
     )
-    read = whole.withColumns(
-        _pairs({role: _first([(each, _read(role, each.source.encoding)) for each in cases]) for role, cases in encoded.items()})
-    )
+    read = whole.withColumns(_pairs({role: _first([(each, _read(each)) for each in cases]) for role, cases in encoded.items()}))
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
@@ -120,6 +115,12 @@ class _Case:
         shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
         return f"_found_{self.role}_{shared}"
 
+    @property
+    def position(self) -> Column | None:
+        """The number that the slot has already; None if it has to be read from bytes."""
+        field = {"debezium": "sequence", "debezium_epoch": "epoch"}.get(self.source.form)
+        return F.col(self.slot).getField(field) if field else None
+
 
 def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
     """Return the different sources of a role, each with its kinds of topics."""
@@ -134,8 +135,9 @@ def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Cas
 def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
     found: dict[str, _Case] = {}
     for each in cases:
-        before = found.get(each.source.encoding)
-        found[each.source.encoding] = replace(each, kinds=(*(before.kinds if before else ()), *each.kinds))
+        read_as = each.source.encoding if each.position is None else each.slot
+        before = found.get(read_as)
+        found[read_as] = replace(each, kinds=(*(before.kinds if before else ()), *each.kinds))
     return list(found.values())
 
 
@@ -225,8 +227,7 @@ def _raw(case: _Case) -> _Pair:  # noqa: PLR0911 -- one for each form
             problem = F.when(value.isNull(), F.lit(NULL)).when(~is_decoded, F.lit(NOT_DECODED))
             return at_field.cast("binary"), problem.when(at_field.isNull(), F.lit(MISSING))
         case "debezium" | "debezium_epoch":
-            number = at_path.getField("sequence" if source.form == "debezium" else "epoch")
-            return number.cast("string").cast("binary"), at_path.getField("problem")
+            return F.lit(None).cast("binary"), at_path.getField("problem")
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
@@ -255,17 +256,21 @@ def _header(name: str, keys: Column) -> _Pair:
     return value, problem
 
 
-def _whole(encoding: Encoding, value: str) -> Column:
+def _whole(case: _Case) -> Column:
     """Return the integer that the bytes encode; null if they encode none, or if it does not fit a bigint."""
-    found = F.col(value)
-    if encoding == "utf8":
+    found = F.col(f"_value_{case.role}")
+    if case.position is not None:
+        return case.position
+    if case.source.encoding == "utf8":
         return F.when(F.octet_length(found) <= MOST_BYTES, found.cast("string").try_cast("bigint"))
     # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
     return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
 
-def _read(role: str, encoding: Encoding) -> _Pair:
-    return _name(role, encoding) if role == "producer" else _number(role, encoding)
+def _read(case: _Case) -> _Pair:
+    if case.position is not None:
+        return F.col(f"_whole_{case.role}"), F.col(f"_problem_{case.role}")
+    return (_name if case.role == "producer" else _number)(case.role, case.source.encoding)
 
 
 def _number(role: str, encoding: Encoding) -> _Pair:

@@ -8,7 +8,7 @@ snapshot share a position: they have their Kafka offset as the last part. Reason
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,8 @@ _OF_ALL = {
     # The transform's own ts_ms is the time when the connector read the event.
     "ts_ms": ("__source_ts_ms", "source.ts_ms"),
 }
+NUMBERS = ("pos", "row", "event_serial_no", "ts_ms", "ord", "total_order")
+"""The fields that Debezium writes as numbers: anything else is no value. The others are read as texts."""
 COMMIT_BITS = {"postgres": (63,), "mysql": (31, 32), "sqlserver": (27, 26, 11), "mongodb": (44, 24)}
 """Bits of the parts of a commit's place: LSN; file, position; log file, block, record; milliseconds, order."""
 PLACE_BITS = {"postgres": (34,), "mysql": (33, 1), "sqlserver": (12, 26, 11, 11, 1), "mongodb": (34,)}
@@ -62,17 +64,19 @@ def paths(database: str) -> dict[str, tuple[str, ...]]:
     return own | {name: places for name, places in _OF_ALL.items() if name in own or name != "ts_ms"}
 
 
-def position(database: str, texts: Mapping[str, str | None], offset: int) -> tuple[int, int] | str:
+def position(database: str, found: Mapping[str, Any], offset: int) -> tuple[int, int] | str:
     """Return epoch and sequence of a value with these fields, in a record at this offset; or the problem.
 
-    >>> texts = dict.fromkeys(paths("mysql")) | {"op": "u", "file": "mysql-bin.000003", "pos": "154", "row": "0"}
-    >>> position("mysql", texts, 7), position("mysql", texts | {"pos": None}, 7)
+    A field of `NUMBERS` is an int, another one a text; None if it is missing.
+
+    >>> found = dict.fromkeys(paths("mysql")) | {"op": "u", "file": "mysql-bin.000003", "pos": 154, "row": 0}
+    >>> position("mysql", found, 7), position("mysql", found | {"pos": None}, 7)
     ((48, 5308579577857), 'no_position')
     """
-    op = texts["op"] if texts["op"] is not None else texts["op_of_envelope"] if texts["connector"] is not None else None
-    is_snapshot = op == "r" or texts["snapshot"] not in (None, "false")
-    is_delete = op == "d" or texts["deleted"] == "true"
-    commit, place = _parts(database, texts, is_delete=is_delete)
+    op = found["op"] if found["op"] is not None else found["op_of_envelope"] if found["connector"] is not None else None
+    is_snapshot = op == "r" or found["snapshot"] not in (None, "false")
+    is_delete = op == "d" or found["deleted"] == "true"
+    commit, place = _parts(database, found, is_delete=is_delete)
     bits = sum(PLACE_BITS[database])
     head, tail = [*zip(commit, COMMIT_BITS[database], strict=True)], [*zip(place, PLACE_BITS[database], strict=True)]
     tail = [(offset % 2**bits, bits)] if is_snapshot else tail
@@ -90,25 +94,23 @@ def position(database: str, texts: Mapping[str, str | None], offset: int) -> tup
     return number >> BITS, number % 2**BITS
 
 
-def _parts(
-    database: str, texts: Mapping[str, str | None], *, is_delete: bool
-) -> tuple[Sequence[int | None], Sequence[int | None]]:
+def _parts(database: str, found: Mapping[str, Any], *, is_delete: bool) -> tuple[Sequence[int | None], Sequence[int | None]]:
     """Return the parts of the commit's place and of the place in the transaction; None if missing, -1 if no number."""
     if database == "postgres":
         # The last commit, and the event's LSN. Their maximum rises, also if a connector that has read no commit is restarted.
-        commit, lsn = _groups(LSNS, texts["sequence"], 2)
-        return [commit if commit is None or lsn is None else max(commit, lsn)], [_number(texts["total_order"])]
+        commit, lsn = _groups(LSNS, found["sequence"], 2)
+        return [commit if commit is None or lsn is None else max(commit, lsn)], [_number(found["total_order"])]
     if database == "mysql":
-        [file] = _groups(FILE, texts["file"], 1)
-        return [file, _number(texts["pos"])], [_number(texts["row"]), int(not is_delete)]
+        [file] = _groups(FILE, found["file"], 1)
+        return [file, _number(found["pos"])], [_number(found["row"]), int(not is_delete)]
     if database == "mongodb":
-        order = 0 if texts["total_order"] is None and texts["txnNumber"] is None else _number(texts["total_order"])
-        return [_number(texts["ts_ms"]), _number(texts["ord"])], [order]
-    of_commit = _groups(LSN_OF_SQLSERVER, texts["commit_lsn"], 3, base=16)
-    file, *rest = _groups(LSN_OF_SQLSERVER, texts["change_lsn"], 3, base=16)
+        order = 0 if found["total_order"] is None and found["txnNumber"] is None else _number(found["total_order"])
+        return [_number(found["ts_ms"]), _number(found["ord"])], [order]
+    of_commit = _groups(LSN_OF_SQLSERVER, found["commit_lsn"], 3, base=16)
+    file, *rest = _groups(LSN_OF_SQLSERVER, found["change_lsn"], 3, base=16)
     if file is not None and of_commit[0] is not None:
         file = MOST_FILES - (of_commit[0] - file) if 0 <= of_commit[0] - file <= MOST_FILES else MOST_FILES + 1
-    return of_commit, [file, *rest, _number(texts["event_serial_no"]), int(not is_delete)]
+    return of_commit, [file, *rest, _number(found["event_serial_no"]), int(not is_delete)]
 
 
 def _groups(pattern: str, text: str | None, count: int, *, base: int = 10) -> list[int | None]:
@@ -118,9 +120,5 @@ def _groups(pattern: str, text: str | None, count: int, *, base: int = 10) -> li
     return [NO_NUMBER if each is None else int(each, base) for each in (found.groups() if found else [None] * count)]
 
 
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    # Python refuses to read very long texts as numbers, even zeros.
-    found = re.fullmatch("0*([0-9]{1,19})", text)
-    return int(found[1]) if found and int(found[1]) < 2**BITS else NO_NUMBER
+def _number(found: int | None) -> int | None:
+    return found if found is None else max(found, NO_NUMBER)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _TEXT, _PARSED, _DECODED, _PROBLEM = "_text_of_event", "_parsed_event", "_decoded_event", "_problem_of_event"
 _ROW, _ENVELOPE = "_row", "_envelope"
-_STRING, _ANY_OBJECT = Type("scalar", "STRING"), "STRUCT<_: STRING>"
+_ANY_OBJECT = "STRUCT<_: STRING>"
 
 
 def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]], databases: Sequence[str]) -> DataFrame:
-    """Add the columns `steps`: the value's text or decoded value, its problem, its fields as texts, and these as numbers.
+    """Add the columns `steps`: the value's text or decoded value, its problem, its fields, and the parts of its position.
 
     `is_event` says which records are change events, and how their values are decoded; None for JSON.
     """
@@ -65,18 +65,16 @@ def _of_json(
     has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
     text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
     places = [place for each in fields.values() for place in each]
-    wanted = at_path(*places, *(f"payload.{place}" for place in places), "schema.type", leaf=_STRING)
+    numbers = {place.rpartition(".")[2] for name, each in fields.items() if name in debezium.NUMBERS for place in each}
+    type_of = lambda name: Type("scalar", "BIGINT" if name in numbers else "STRING")  # noqa: E731
+    wanted = at_path(*places, *(f"payload.{place}" for place in places), "schema.type", leaf=type_of)
     # One projection per step, as the next one uses its column more than once.
     found = records.withColumn(_TEXT, text)
     found = found.withColumn(_PARSED, json_strictness.parse_document(F.col(_TEXT), wanted.sql()))
     text, parsed = F.col(_TEXT), F.col(_PARSED)
     # A row may have a column `source` of another type. Then the other fields are read, and the text is parsed again.
     is_object = json_strictness.is_one(parsed) | json_strictness.is_one(json_strictness.parse_document(text, _ANY_OBJECT))
-    problem = (
-        F.when(text.isNull(), F.lit("null"))
-        .when(~F.is_valid_utf8(text), F.lit(json_strictness.NOT_UTF8))
-        .when(~is_object, F.lit(json_strictness.NOT_JSON))
-    )
+    problem = F.when(text.isNull(), F.lit("null")).when(~is_object, F.lit(json_strictness.NOT_JSON))
     document = json_strictness.document(parsed)
     is_wrapped = document["schema"]["type"] == "struct"
     texts = [
@@ -101,8 +99,8 @@ def _of_decoded(
     found, event = records.withColumn(_DECODED, F.struct(*parts)), F.col(_DECODED)
     is_decoded = event[_ROW][CORRUPT].isNotNull() | event[_ENVELOPE][CORRUPT].isNotNull()
     problem = F.when(value.isNull(), F.lit("null")).when(~is_decoded, F.lit("not_decoded"))
-    texts = (F.coalesce(*(_at(event[_part(place)], place) for place in each)) for each in fields.values())
-    return found, problem, *texts
+    texts = {name: F.coalesce(*(_at(event[_part(place)], place) for place in each)) for name, each in fields.items()}
+    return found, problem, *(text.try_cast("bigint") if name in debezium.NUMBERS else text for name, text in texts.items())
 
 
 def _part(place: str) -> str:
@@ -179,9 +177,8 @@ def _group(text: Column, pattern: str, nth: int, *, base: int = 10) -> Column:
     return F.when(text.isNotNull(), F.coalesce(digits.try_cast("bigint"), F.lit(NO_NUMBER).cast("bigint")))
 
 
-def _number(text: Column) -> Column:
-    number = F.when(text.rlike(r"\A[0-9]+\z"), text.try_cast("bigint"))
-    return F.when(text.isNotNull(), F.coalesce(number, F.lit(NO_NUMBER).cast("bigint")))
+def _number(found: Column) -> Column:
+    return F.greatest(found, F.when(found < 0, F.lit(NO_NUMBER).cast("bigint")))
 
 
 def _any(conditions: Sequence[Column]) -> Column:

@@ -133,13 +133,11 @@ class Record:
 
     @cached_property
     def event(self) -> tuple[Any, str | None]:
-        """The value as an object of JSON in which the last value of a repeated key counts, or the problem."""
+        """The value as an object of JSON, UTF-8 or not, in which the last value of a repeated key counts; or the problem."""
         if self.decoded is not None:
             return self.decoded, None
         try:
-            found = _EVENT_PARSER.decode((self.value or b"").decode())
-        except UnicodeDecodeError:
-            return None, "not_utf8"
+            found = _EVENT_PARSER.decode((self.value or b"").decode(errors="replace"))
         except (ValueError, RecursionError):
             return None, "not_json"
         return (found, None) if found is None or isinstance(found, Object) else (None, "not_json")
@@ -241,20 +239,30 @@ def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]
         return None, problem
     if _event_text(document, "schema.type") == "struct":
         document = document.get("payload")
-    texts = {
-        name: next((text for place in places if (text := _event_text(document, place)) is not None), None)
+    fields = {
+        name: next((part for place in places if (part := read(document, place)) is not None), None)
         for name, places in debezium.paths(source.argument).items()
+        for read in (_event_number if name in debezium.NUMBERS else _event_text,)
     }
-    position = debezium.position(source.argument, texts, record.offset)
+    position = debezium.position(source.argument, fields, record.offset)
     return (None, position) if isinstance(position, str) else (b"%d" % position[source.form == "debezium"], None)
 
 
-def _event_text(found: Any, place: str) -> str | None:
+def _in_event(found: Any, place: str) -> Any:
     for name in place.split("."):
         found = found.get(name) if isinstance(found, Object) else None
-    if found is None:
-        return None
-    return "0" if isinstance(found, Digits) and found == "-0" else text_of(found).decode()
+    return found
+
+
+def _event_text(document: Any, place: str) -> str | None:
+    found = _in_event(document, place)
+    return None if found is None else text_of(found).decode()
+
+
+def _event_number(document: Any, place: str) -> int | None:
+    found = _in_event(document, place)
+    is_whole = isinstance(found, Digits) and re.fullmatch("-?[0-9]{1,19}", found) and -_LARGEST <= int(found) <= _LARGEST
+    return int(found) if is_whole else None
 
 
 def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:

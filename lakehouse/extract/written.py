@@ -9,7 +9,7 @@ from lakehouse.settings import formats
 from lakehouse.settings.payload_schema import Field, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -30,15 +30,14 @@ def without_prefix(value: bytes) -> bytes | None:
     return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
 
 
-def at_path(*paths: str, leaf: Type = KEY) -> Type:
-    """Return the fields that lead to parts of a sequence, producer or epoch, such as `meta.seq`."""
+def at_path(*paths: str, leaf: Callable[[str], Type] = lambda _: KEY) -> Type:
+    """Return the fields that lead to parts of a sequence, producer or epoch, such as `meta.seq`. `leaf` gives a part's type."""
     inner: dict[str, list[str]] = {}
     for path in paths:
         name, _, rest = path.partition(".")
         inner.setdefault(name, []).extend([rest] if rest else [])
-    return Type(
-        "struct", fields=tuple(Field(name, at_path(*rests, leaf=leaf) if rests else leaf) for name, rests in inner.items())
-    )
+    fields = (Field(name, at_path(*rests, leaf=leaf) if rests else leaf(name)) for name, rests in inner.items())
+    return Type("struct", fields=tuple(fields))
 
 
 class Decoder(Protocol):
