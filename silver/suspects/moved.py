@@ -8,6 +8,7 @@ are above that watermark.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -191,9 +192,11 @@ class Moved:
         kind = np.zeros(len(keys), np.int64)
         for first in range(0, len(wanted), self._limits.suspects):
             part = wanted.slice(first, self._limits.suspects)
-            contents = contents_of(self._records.sparkSession, part.select(PLACE), self._records)
-            known = self._known_of(part, watermarks, out)
-            kind[nth[first : first + len(part)]] = settle(with_content(part, contents), known)
+            # One query sends its rows to the driver while the other computes.
+            with ThreadPoolExecutor(1) as thread:
+                contents = thread.submit(contents_of, self._records.sparkSession, part.select(PLACE), self._records)
+                known = self._known_of(part, watermarks, out)
+                kind[nth[first : first + len(part)]] = settle(with_content(part, contents.result()), known)
         return keys.append_column(SETTLED, pa.array(_SETTLED, pa.string()).take(pa.array(kind)))
 
     def _raise(self, stream: Stream, ordinal: Ordinal) -> None:
