@@ -14,7 +14,7 @@ from lakehouse.extract.written import PREFIX_BYTES, at_path
 from lakehouse.settings.payload_schema import CORRUPT, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -30,42 +30,42 @@ def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]]
 
     `is_event` says which records are change events, and how their values are decoded; None for JSON.
     """
-    fields = _fields(databases)
-    found, problem, texts = _of_json(
-        records, _any([F.lit(False), *(is_of for each, is_of in is_event if each is None)]), fields
-    )
-    if decoded := [(each, is_of) for each, is_of in is_event if each is not None]:
-        found, *others = _of_decoded(found, decoded, fields)
+    fields = {name: places for database in databases for name, places in debezium.paths(database).items()}
+    is_json = _any([F.lit(False), *(is_of for written, is_of in is_event if written is None)])
+    decoded = [(written, is_of) for written, is_of in is_event if written is not None]
+    found, columns = _of_json(records, is_json, fields)
+    if decoded:
+        found, others = _of_decoded(found, decoded, fields)
         is_decoded = _any([is_of for _, is_of in decoded])
-        problem, *texts = (F.when(is_decoded, two).otherwise(one) for one, two in zip([problem, *texts], others, strict=True))
-    # Columns of their own: Spark computes the fields of a struct again wherever they are used.
-    found = found.withColumns({_PROBLEM: problem, **dict(zip(map(_of, fields), texts, strict=True))})
-    return found.withColumns({name: part for database in databases for name, part in _parts(database).items()})
+        columns = {name: F.when(is_decoded, others[name]).otherwise(column) for name, column in columns.items()}
+    # Columns, as Spark computes a field of a struct again wherever it is used.
+    found = found.withColumns(columns)
+    return found.withColumns(
+        {name: part for each in databases for name, part in zip(_parts(each), _numbers(each), strict=True)}
+    )
 
 
 def steps(databases: Sequence[str]) -> list[str]:
     """Return the columns that `parsed` adds."""
-    parts = (name for database in databases for name in _parts(database))
-    return [_TEXT, _PARSED, _DECODED, _PROBLEM, *map(_of, _fields(databases)), *parts]
-
-
-def _fields(databases: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    return {name: places for database in databases for name, places in debezium.paths(database).items()}
+    fields = (_of(name) for database in databases for name in debezium.paths(database))
+    return [_TEXT, _PARSED, _DECODED, _PROBLEM, *fields, *(name for database in databases for name in _parts(database))]
 
 
 def _of(name: str) -> str:
     return f"_{name}_of_event"
 
 
-def _of_json(
-    records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]
-) -> tuple[DataFrame, Column, Iterable[Column]]:
+def _parts(database: str) -> list[str]:
+    return [f"_{database}_{nth}" for nth, _ in enumerate(COMMIT_BITS[database] + PLACE_BITS[database])]
+
+
+def _of_json(records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]) -> tuple[DataFrame, dict[str, Column]]:
     value = F.when(is_event, F.col("value"))
     # No JSON begins with a zero byte: it is the prefix of a schema registry.
     has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
     text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
     places = [place for each in fields.values() for place in each]
-    numbers = {place.rpartition(".")[2] for name, each in fields.items() if name in debezium.NUMBERS for place in each}
+    numbers = {place.rpartition(".")[2] for name in debezium.NUMBERS for place in fields.get(name, ())}
     type_of = lambda name: Type("scalar", "BIGINT" if name in numbers else "STRING")  # noqa: E731
     wanted = at_path(*places, *(f"payload.{place}" for place in places), "schema.type", leaf=type_of)
     # One projection per step, as the next one uses its column more than once.
@@ -76,20 +76,19 @@ def _of_json(
     is_object = json_strictness.is_one(parsed) | json_strictness.is_one(json_strictness.parse_document(text, _ANY_OBJECT))
     problem = F.when(text.isNull(), F.lit("null")).when(~is_object, F.lit(json_strictness.NOT_JSON))
     document = json_strictness.document(parsed)
-    is_wrapped = document["schema"]["type"] == "struct"
-    texts = [
-        F.when(is_wrapped, F.coalesce(*(_at(document["payload"], place) for place in each))).otherwise(
-            F.coalesce(*(_at(document, place) for place in each))
+    columns = {
+        _of(name): F.when(document["schema"]["type"] == "struct", _first_at(document["payload"], each)).otherwise(
+            _first_at(document, each)
         )
-        for each in fields.values()
-    ]
-    return found, problem, texts
+        for name, each in fields.items()
+    }
+    return found, {_PROBLEM: problem, **columns}
 
 
 def _of_decoded(
     records: DataFrame, is_event: Sequence[tuple[Written, Column]], fields: Mapping[str, Sequence[str]]
-) -> tuple[DataFrame, Column, *tuple[Column, ...]]:
-    """Rows and envelopes are decoded apart: a column of a row may be named `source`."""
+) -> tuple[DataFrame, dict[str, Column]]:
+    """Decode rows and envelopes apart: a column of a row may be named `source`."""
     value, places = F.col("value"), [place for each in fields.values() for place in each]
     parts = []
     for part in (_ROW, _ENVELOPE):
@@ -99,16 +98,17 @@ def _of_decoded(
     found, event = records.withColumn(_DECODED, F.struct(*parts)), F.col(_DECODED)
     is_decoded = event[_ROW][CORRUPT].isNotNull() | event[_ENVELOPE][CORRUPT].isNotNull()
     problem = F.when(value.isNull(), F.lit("null")).when(~is_decoded, F.lit("not_decoded"))
-    texts = {name: F.coalesce(*(_at(event[_part(place)], place) for place in each)) for name, each in fields.items()}
-    return found, problem, *(text.try_cast("bigint") if name in debezium.NUMBERS else text for name, text in texts.items())
+    texts = {name: _first_at(event, [f"{_part(place)}.{place}" for place in each]) for name, each in fields.items()}
+    columns = {_of(name): text.try_cast("bigint") if name in debezium.NUMBERS else text for name, text in texts.items()}
+    return found, {_PROBLEM: problem, **columns}
 
 
 def _part(place: str) -> str:
     return _ROW if place.startswith("__") else _ENVELOPE
 
 
-def _at(struct: Column, place: str) -> Column:
-    return reduce(lambda found, name: found.getField(name), place.split("."), struct)
+def _first_at(struct: Column, places: Sequence[str]) -> Column:
+    return F.coalesce(*(reduce(lambda found, name: found.getField(name), place.split("."), struct) for place in places))
 
 
 def position(database: str) -> Column:
@@ -144,31 +144,27 @@ def _is_snapshot() -> Column:
     return F.coalesce(_op() == "r", F.lit(False)) | (F.coalesce(F.col(_of("snapshot")), F.lit("false")) != "false")
 
 
-def _parts(database: str) -> dict[str, Column]:
+def _numbers(database: str) -> list[Column]:
     """Return the parts of the commit's place and of the place in the transaction, as `debezium._parts`."""
-    texts = {name: F.col(_of(name)) for name in debezium.paths(database)}
-    return {f"_{database}_{nth}": part for nth, part in enumerate(_numbers(database, texts))}
-
-
-def _numbers(database: str, texts: dict[str, Column]) -> list[Column]:
-    is_change = (~(F.coalesce(_op() == "d", F.lit(False)) | (F.coalesce(texts["deleted"], F.lit("")) == "true"))).cast("bigint")
+    found = {name: F.col(_of(name)) for name in debezium.paths(database)}
+    is_change = (~(F.coalesce(_op() == "d", F.lit(False)) | (F.coalesce(found["deleted"], F.lit("")) == "true"))).cast("bigint")
     if database == "postgres":
-        commit, lsn = (_group(texts["sequence"], debezium.LSNS, nth) for nth in (1, 2))
-        return [F.greatest(commit, lsn), _number(texts["total_order"])]
+        commit, lsn = (_group(found["sequence"], debezium.LSNS, nth) for nth in (1, 2))
+        return [F.greatest(commit, lsn), _number(found["total_order"])]
     if database == "mysql":
-        return [_group(texts["file"], debezium.FILE, 1), _number(texts["pos"]), _number(texts["row"]), is_change]
+        return [_group(found["file"], debezium.FILE, 1), _number(found["pos"]), _number(found["row"]), is_change]
     if database == "mongodb":
-        no_transaction = texts["total_order"].isNull() & texts["txnNumber"].isNull()
-        order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_number(texts["total_order"]))
-        return [_number(texts["ts_ms"]), _number(texts["ord"]), order]
+        no_transaction = found["total_order"].isNull() & found["txnNumber"].isNull()
+        order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_number(found["total_order"]))
+        return [_number(found["ts_ms"]), _number(found["ord"]), order]
     of_commit, of_change = (
-        [_group(texts[name], debezium.LSN_OF_SQLSERVER, nth, base=16) for nth in (1, 2, 3)]
+        [_group(found[name], debezium.LSN_OF_SQLSERVER, nth, base=16) for nth in (1, 2, 3)]
         for name in ("commit_lsn", "change_lsn")
     )
     distance = of_commit[0] - of_change[0]
     most = debezium.MOST_FILES
     file = F.when(distance.isNotNull(), F.when(distance.between(0, most), most - distance).otherwise(F.lit(most + 1)))
-    return [*of_commit, file, *of_change[1:], _number(texts["event_serial_no"]), is_change]
+    return [*of_commit, file, *of_change[1:], _number(found["event_serial_no"]), is_change]
 
 
 def _group(text: Column, pattern: str, nth: int, *, base: int = 10) -> Column:
