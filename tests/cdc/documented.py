@@ -69,14 +69,14 @@ class _Server:
             before, after = self.rows[old], {"id": new, "note": f'"{kind}" {nth}', "cents": nth}
             delete: Change = ("d", before, None)
             insert: Change = ("c", None, after)
-            changes = {"insert": [insert], "update": [("u", before, after)], "delete": [delete]}.get(kind, [delete, insert])
+            changes: dict[str, list[Change]] = {"insert": [insert], "update": [("u", before, after)], "delete": [delete]}
             if kind in ("delete", "change key"):
                 del self.rows[old]
             if kind != "delete":
                 self.rows[new] = after
             transaction.locked |= {old, new}
             self._record += 1
-            statement.append((self._record, changes))
+            statement.append((self._record, changes.get(kind, [delete, insert])))
         transaction.statements.append(statement)
 
     def _commit(self, transaction: _Transaction) -> None:
@@ -89,16 +89,18 @@ class _Server:
             self._pos += 211
             for row, (record, changes) in enumerate(statement):
                 for serial, (op, before, after) in enumerate(changes, 1):
-                    number = serial + 1 if op == "u" else serial  # the row before an update is an event that is not sent
-                    source = {
-                        "mysql": {"file": _file(self._commits // 12), "pos": self._pos, "row": row, "thread": 7}
-                        | {"gtid": f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{self._commits}", "query": None},
-                        "sqlserver": {"change_lsn": _lsn(record), "commit_lsn": _lsn(self._record), "schema": "dbo"}
-                        | {"event_serial_no": str(number)},
-                    }[self._database]
+                    source = self._position(row, record, serial + 1 if op == "u" else serial)
                     found = event(self._database, op=op, snapshot=False, table="customers", **source)
                     self.events.append({**found, "before": before, "after": after})
                     self.transactions.append(self._commits)
+
+    def _position(self, row: int, record: int, serial: int) -> dict[str, Any]:
+        """Return the fields of `source`; an update is the second of two events, of which the connector sends one."""
+        if self._database == "mysql":
+            gtid = f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{self._commits}"
+            return {"file": _file(self._commits // 12), "pos": self._pos, "row": row, "thread": 7, "gtid": gtid, "query": None}
+        lsns = {"change_lsn": _lsn(record), "commit_lsn": _lsn(self._record)}
+        return {**lsns, "schema": "dbo", "event_serial_no": str(serial)}
 
 
 def _file(rotations: int) -> str:
