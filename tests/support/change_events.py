@@ -1,7 +1,6 @@
 """Values of Debezium's connectors, as their documentation shows them; a test changes what it is about."""
 
 import json
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,28 +55,6 @@ def with_schema(found: dict[str, Any]) -> dict[str, Any]:
     """The value as JsonConverter writes it with `schemas.enable`."""
     field = {"type": "string", "optional": True, "field": "source"}
     return {"schema": {"type": "struct", "fields": [field], "name": "shop.inventory.Envelope"}, "payload": found}
-
-
-def history(database: str, changes: int = 200) -> list[dict[str, Any]]:
-    """Changes of MySQL or SQL Server, as a connector sends them: up to four transactions overlap, some keys are changed.
-
-    Two changes are one WAL record. MySQL writes a transaction at its commit, SQL Server each change at once.
-    """
-    chance = random.Random(1)
-    of_records = [nth // 3 + chance.randrange(4) for nth in range(changes // 2)]
-    transactions = [of_records[place // 2] for place in range(changes)]
-    commits = {transaction: place for place, transaction in enumerate(transactions)}
-    in_order = sorted(range(changes), key=lambda place: (commits[transactions[place]], place))
-    found = []
-    for nth, place in enumerate(in_order):
-        source: dict[str, Any] = {"file": f"mysql-bin.{3 + nth // 60:06}", "pos": 4 + nth % 60 // 2 * 310, "row": nth % 2}
-        if database == "sqlserver":
-            change, commit = (f"{0x27 + at // 64:08x}:{at % 64:08x}" for at in (place // 2 * 2, commits[transactions[place]]))
-            source = {"change_lsn": f"{change}:0001", "commit_lsn": f"{commit}:0002", "event_serial_no": 1 + place % 2}
-        key = {"id": place}
-        ops = ("d", "c") if place % 20 == 0 else ("d",) if place % 9 == 0 else ("u",) if place % 2 else ("c",)
-        found += [{**event(database, op=op, **source), "before" if op == "d" else "after": key} for op in ops]
-    return found
 
 
 def as_bytes(found: dict[str, Any]) -> bytes:

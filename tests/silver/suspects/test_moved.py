@@ -180,22 +180,6 @@ def _classes(records: list[Seen], **others: Any) -> list[str]:
     return [reference.classes[record.place] for record in records]
 
 
-def test_the_rule_of_added_partitions_in_a_few_rows() -> None:
-    """Numbers 1 to 4 over two partitions are sent again over four; 9 was never there."""
-    before = [Seen("t", 0, 1, 1), Seen("t", 1, 1, 2), Seen("t", 0, 2, 3), Seen("t", 1, 2, 4)]
-    again = [
-        Seen("t", 2, 1, 1),
-        Seen("t", 1, 3, 3),  # below the watermark of its own partition, which lacks it
-        Seen("t", 3, 1, 4, payload="other"),
-        Seen("t", 2, 2, 9),
-        Seen("t", 3, 2, 9),  # in the same load
-    ]
-    new = ["duplicate", "duplicate", "collision", "accepted"]
-    assert _classes([*before, *again], grown={"t": None})[4:] == [*new, "duplicate"]
-    assert _classes([*before, *again], grown={"t": (0, 4)})[4:] == [*new, "accepted"]
-    assert _classes([*before, *again])[4:] == ["accepted", "late", "accepted", "accepted", "accepted"]
-
-
 def test_a_late_record_of_another_partition_does_not_make_its_original_a_duplicate() -> None:
     """A copy overtook its original, which a partition with a backlog brings later."""
     records = [Seen("t", 0, 1, 200), Seen("t", 0, 2, 50), Seen("t", 1, 1, 50)]
