@@ -18,17 +18,18 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
-from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
+from lakehouse.extract.on_driver import MOST_BYTES
 from lakehouse.settings import payload_schema
-from lakehouse.settings.extractor import ROLES
+from lakehouse.settings.extractor import ROLES, WIDTHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from lakehouse.extract.sources import Encoding, Source, Sources
+    from lakehouse.extract.sources import Source, Sources
     from lakehouse.extract.written import Written
+    from lakehouse.settings.extractor import Encoding
 
 MISSING = "missing"
 NULL = "null"
@@ -182,7 +183,7 @@ def _reads(source: Source) -> list[str]:
             return ["offset", "value"]
         case "custom":
             return list(inspect.signature(_imported(source)).parameters)
-        case _:
+        case "value" | "json" | "prefixed_json" | "field" | "bytes":
             return ["value"]
 
 
@@ -203,8 +204,8 @@ def _found(source: Source, written: Written | None) -> Column:
         case "custom":
             function = _imported(source)
             return function(*(F.col(name) for name in inspect.signature(function).parameters))
-        case form:
-            return F.col(form)
+        case "offset" | "value" | "bytes":
+            return F.col(source.form)
 
 
 def _raw(case: _Case) -> _Pair:  # noqa: PLR0911 -- one for each form

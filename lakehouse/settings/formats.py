@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from lakehouse.errors import ToolError
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
     from lakehouse.settings.pipeline import ValueFormat
+
+WrittenFormat = Literal["json", "avro", "protobuf"]
+Format = Literal["text", WrittenFormat]
+Undecodable = Literal["quarantine", "accept"]
 
 _MODULES = {
     "avro": "tidemark.extras.formats.avro",
