@@ -182,7 +182,7 @@ def _reads(source: Source) -> list[str]:
         case "debezium" | "debezium_epoch":
             return ["offset", "value"]
         case "custom":
-            return list(inspect.signature(_imported(source)).parameters)
+            return list(inspect.signature(imported(source.argument, where=source.argument)).parameters)
         case "value" | "json" | "prefixed_json" | "field" | "bytes":
             return ["value"]
 
@@ -202,8 +202,7 @@ def _found(source: Source, written: Written | None) -> Column:
         case "debezium" | "debezium_epoch":
             return debezium_columns.position(source.argument)
         case "custom":
-            function = _imported(source)
-            return function(*(F.col(name) for name in inspect.signature(function).parameters))
+            return imported(source.argument, where=source.argument)(*map(F.col, _reads(source)))
         case "offset" | "value" | "bytes":
             return F.col(source.form)
 
@@ -304,10 +303,6 @@ def _name(role: str, encoding: Encoding) -> _Pair:
 def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
     values = {f"_value_{role}": value for role, (value, _) in read.items()}
     return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
-
-
-def _imported(source: Source) -> Callable[..., Column]:
-    return imported(source.argument, where=source.argument)
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:

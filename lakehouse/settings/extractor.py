@@ -20,7 +20,6 @@ IN_VALUE = ("value", "json", "prefixed_json", "field", "bytes", "debezium", "deb
 ENCODED = ("header", "bytes")
 """The forms with a key `encoding`."""
 WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
-"""The bytes of a big-endian integer."""
 _SEQUENCE_ONLY = {
     "debezium": (
         "the position of a change event is no producer, and it gives the epoch as well as the sequence",
@@ -108,13 +107,9 @@ class Extractor(Model):
         by_width = next((encoding for encoding, fits in WIDTHS.items() if width == fits), None)
         return self.given_encoding or self.value or by_width or "utf8"
 
-    def describe(self) -> str:
-        """Describe the extractor in a line, such as `bytes 0:8 (int64)`."""
-        return describe(self.form, self.argument, self.encoding)
-
 
 def describe(form: str, argument: str, encoding: str) -> str:
-    """Describe a form of `Extractor` or of `lakehouse.extract.sources.Source`, with its argument and encoding.
+    """Describe a `lakehouse.extract.sources.Source` in a line.
 
     >>> describe("prefixed_json", "$.seq", "utf8")
     'json $.seq (utf8), behind the prefix of a schema registry'

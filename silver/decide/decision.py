@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, SUSPECT, TOMBSTONE
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, SKIPPED, STREAM, SUSPECT
 from lakehouse.settings.policies import LATE_OUTCOMES
 from silver.columns import NONE, row_codes
 from silver.model import REJECT, SEGMENT, SPAN, Segment, tuples_of
@@ -88,7 +88,7 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """Return the segments kept out of Silver, as rows of `silver_rejects`."""
     is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "kept"))
     out = found.filter(pc.invert(is_kept))
-    is_skipped = pc.fill_null(pc.equal(out["reason"], TOMBSTONE), fill_value=False)
+    is_skipped = pc.is_in(out["reason"], pa.array([*SKIPPED]))
     is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "discarded"), is_skipped])
     state = pc.if_else(is_decided_away, DISCARDED, HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -45,9 +46,10 @@ def restore(
     With watermarks, rejects and the ledger, together. Bronze stays: the next run decides again what came after that load.
     """
     from pipelines import medallion
+    from pipelines.recover import restore as restoring
 
     with call.job() as job:
-        done = medallion.restore(job, to=to, reason=reason, by=person(by), is_dry_run=dry_run)
+        done = medallion.run_alone(job, partial(restoring.restore, to=to, reason=reason, by=person(by), is_dry_run=dry_run))
     call.show(done, write_restored)
 
 
@@ -64,9 +66,10 @@ def rebuild(
     Gold follows with the next run.
     """
     from pipelines import medallion
+    from pipelines.recover import rebuild as rebuilding
 
     with call.job() as job:
-        done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
+        done = medallion.run_alone(job, partial(rebuilding.rebuild, is_applied=apply, reason=reason, by=person(by)))
     call.show(done, write_rebuilt)
 
 

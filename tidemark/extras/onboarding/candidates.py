@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, product, repeat
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -60,9 +60,7 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
-_BEST_FORMS: tuple[SourceForm, ...] = ("debezium", "header", "json", "prefixed_json", "field", "value")
-"""The forms that a sample shows."""
-_FORMS = tuple(dict.fromkeys((*_BEST_FORMS, *get_args(SourceForm))))
+_FORMS: tuple[SourceForm, ...] = ("debezium", "header", "json", "prefixed_json", "field", "value")  # those that a sample shows
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
 _FEW = 20  # with fewer records a sample says little
@@ -495,8 +493,9 @@ class Option:
     def rank(self) -> tuple[object, ...]:
         """The place among several: the lowest is the best; see `ORDER`."""
         is_named, named = _is_named(self.by_role["sequence"], "sequence"), self.named()
-        kept_out, form = self.steps.kept_out + self.unread, _FORMS.index(self.by_role["sequence"].source.form)
-        return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps or 0, self.label)
+        kept_out, form = self.steps.kept_out + self.unread, self.by_role["sequence"].source.form
+        place = (*_FORMS, form).index(form)
+        return (kept_out, len(named), not is_named, named.count(False), place, self.steps.gaps or 0, self.label)
 
 
 def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:
