@@ -127,7 +127,6 @@ def _refuse_sequence_only(extractor: Extractor) -> Extractor:
 
 
 NoSequence = Annotated[Extractor, AfterValidator(_refuse_sequence_only)]
-"""Where a producer or an epoch is read from."""
 
 
 def _width(bytes_range: str) -> int:

@@ -1,7 +1,6 @@
 """Tables whose logs were cleaned, as Delta does it after 30 days, wherever a stage had stood still before."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from gold import publish
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.run.context import Run
-from pipelines import bronze_to_silver, medallion, silver_to_gold
-from pipelines.job import Job
+from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import gate_decision, requests
 from pipelines.recover.rebuild import rebuild
 from silver.load import steps
@@ -66,9 +64,7 @@ def test_each_stage_goes_on_where_it_stood_still_and_with_its_claim(spark: Spark
     assert by_stream == [(1, 1, 0, 0)] * 3 + [(5, 0, 4, 1)] * 3  # a replay is counted in the row of the partition
 
     clean(spark, run)
-    rebuilt: Any = medallion.run_alone(
-        Job.on(spark, settings, run.report), partial(rebuild, is_applied=True, reason="why", by="ann")
-    )
+    rebuilt = rebuild(spark, run, settings, is_applied=True, reason="why", by="ann")
     assert rebuilt["changes"] == []  # Bronze holds three offsets twice
     clean(spark, run)
     retire = Request("retire", "quiet", "ann", wanted=RecordFilter(days=0))

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -82,7 +81,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     (asked,) = {row["request"] for row in read(spark, run, SILVER_LOADS, "load_seq") if row["request"] is not None}
     assert json.loads(asked)["accepted"]["numbering"] == "same"
     assert medallion.verify(job, is_deep=True)["ok"]
-    rebuilt = medallion.run_alone(job, partial(rebuild, is_applied=False, reason="trial", by="ann"))
+    rebuilt = rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")
     assert rebuilt["changes"] == []
 
     again, lakehouse = f"{name}@2", run.lakehouse
@@ -268,7 +267,7 @@ def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
     rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS, "offset"))
     assert rows == Counter(range(1, 240))
     assert medallion.verify(job, is_deep=True)["ok"]
-    assert medallion.run_alone(job, partial(rebuild, is_applied=False, reason="trial", by="ann"))["changes"] == []
+    assert rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")["changes"] == []
 
 
 def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:

@@ -219,8 +219,7 @@ def extractor(source: Source) -> dict[str, Any]:
     """A source as the config writes it."""
     if source.form == "value":
         return {"value": source.encoding}
-    forms = {"prefixed_json": "json", "debezium_epoch": "debezium"}
-    written: dict[str, Any] = {forms.get(source.form, source.form): source.argument or True}
+    written: dict[str, Any] = {"json" if source.form == "prefixed_json" else source.form: source.argument or True}
     is_encoded = source.encoding != "utf8" and source.form in ENCODED
     return written | ({"encoding": source.encoding} if is_encoded else {})
 
