@@ -130,7 +130,7 @@ def decide(
 
 
 def run_alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, object]]) -> dict[str, object]:
-    """Execute an operation that writes, such as `recover.restore.restore`, and return its result with the run."""
+    """Execute an operation that writes, such as `recover.restore.restore`. Returns its result, with pipeline and run_id."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         done = do(job.spark, run, job.settings)

@@ -247,8 +247,10 @@ def _rules(text: str) -> dict[str, Any]:
     return rules
 
 
-def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
+def _unaccounted(evidence: Evidence) -> Iterator[Difference]:
     """Compare Bronze's record count per partition and load with the ledger. Assigns a difference to one of the streams."""
+    yield from reconcile.loads_are_there(evidence.ledger, evidence.last_load_seq, first=evidence.first_load_seq)
+    yield from reconcile.classes_add_up(evidence.ledger)
     bronze = evidence.bronze
     claimed: Counter[PartitionLoad] = Counter()
     streams: dict[PartitionLoad, Stream] = {}
@@ -270,12 +272,6 @@ def _counted(evidence: Evidence, fact: str) -> Iterator[Difference]:
         yield Difference(SILVER_RECORDS, f"{row[fact]}", "0", stream_of(row), row["load_seq"], row[fact])
 
 
-def _unaccounted(evidence: Evidence) -> Iterator[Difference]:
-    yield from reconcile.loads_are_there(evidence.ledger, evidence.last_load_seq, first=evidence.first_load_seq)
-    yield from reconcile.classes_add_up(evidence.ledger)
-    yield from _bronze_matches(evidence)
-
-
 def _watermarks_differ(evidence: Evidence) -> Iterator[Difference]:
     yield from reconcile.watermarks_are_reached(evidence.ledger, evidence.silver)
     yield from reconcile.watermarks_match(evidence.ledger, evidence.watermarks, first=evidence.first_load_seq)
@@ -283,10 +279,7 @@ def _watermarks_differ(evidence: Evidence) -> Iterator[Difference]:
 
 @dataclass(frozen=True)
 class Invariant:
-    """A property of every stream and load, for any input. Critical, and not configurable.
-
-    `fact` names the count of its `violations`. Of one that compares tables, `shown` are the values of `differences`.
-    """
+    """A property of every stream and load, for any input: critical, and not configurable. `differences` has what is `shown`."""
 
     fact: str
     violations: Callable[[Evidence], Iterable[Difference]]
@@ -325,9 +318,7 @@ def differences(evidence: Evidence, name: str) -> list[Row]:
     silver: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.silver}
     watermarks: dict[object, Row] = {stream_of(row): row for row in evidence.watermarks}
     found = []
-    for each in stream_facts(evidence):
-        if not each[invariant.fact]:
-            continue
+    for each in (row for row in stream_facts(evidence) if row[invariant.fact]):
         stream, load_seq = stream_of(each), each["load_seq"]
         claimed, kept = ledger.get((stream, load_seq)), silver.get((stream, load_seq))
         last = kept and kept["last"]

@@ -20,7 +20,7 @@ from lakehouse.errors import ConfigError
 from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
 from lakehouse.extract.on_driver import MOST_BYTES
 from lakehouse.settings import payload_schema
-from lakehouse.settings.extractor import ROLES, WIDTHS
+from lakehouse.settings.extractor import ROLES, WIDTHS, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from lakehouse.extract.sources import Source, Sources
     from lakehouse.extract.written import Written
-    from lakehouse.settings.extractor import Encoding
 
 MISSING = "missing"
 NULL = "null"

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.extract import debezium
 from lakehouse.extract.written import without_prefix
-from lakehouse.settings.extractor import IN_VALUE, WIDTHS
+from lakehouse.settings.extractor import IN_VALUE, WIDTHS, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.extract.sources import Source
-    from lakehouse.settings.extractor import Encoding
 
 MOST_BYTES = 1_024
 """The longest text of a producer's name or a number. Names of a megabyte in every row and list would crash a driver."""
@@ -48,22 +47,18 @@ WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 """Escapes in a text without whole pairs that match `HALF_PAIR` are half of a surrogate pair."""
 
 
-class _TooLongError(ValueError):
-    """A number has more digits than Spark's parser reads."""
-
-
-class _ConstantError(ValueError):
-    """NaN or Infinity, which are not JSON."""
+class _NoJsonError(ValueError):
+    """Spark's parser refuses what Python's reads; the message says why."""
 
 
 def _digits(text: str) -> Digits:
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
-        raise _TooLongError
+        raise _NoJsonError(f"it has a number of more than {_MOST_DIGITS:,} digits")
     return Digits(text)
 
 
 def _constant(_text: str) -> Any:
-    raise _ConstantError
+    raise _NoJsonError("it has NaN or Infinity")
 
 
 def _fault(error: Exception, value: bytes) -> str:
@@ -73,8 +68,7 @@ def _fault(error: Exception, value: bytes) -> str:
         return "it begins with a byte order mark"
     if isinstance(error, json.JSONDecodeError):
         return _IN_WORDS.get(error.msg, f"{error.msg[:1].lower()}{error.msg[1:]}").removesuffix(" at").rstrip(": ")
-    faults = {_TooLongError: f"it has a number of more than {_MOST_DIGITS:,} digits", _ConstantError: "it has NaN or Infinity"}
-    return next((words for kind, words in faults.items() if isinstance(error, kind)), "it is nested too deep")
+    return str(error) if isinstance(error, _NoJsonError) else "it is nested too deep"
 
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -18,7 +18,6 @@ ROLES = ("sequence", "producer", "epoch")
 IN_VALUE = ("value", "json", "prefixed_json", "field", "bytes", "debezium", "debezium_epoch")
 """The forms that read the value. A tombstone has none."""
 ENCODED = ("header", "bytes")
-"""The forms with a key `encoding`."""
 WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
 _SEQUENCE_ONLY = {
     "debezium": (

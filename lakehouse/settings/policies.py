@@ -44,7 +44,3 @@ class Policies(TopicPolicies):
     def own_values(self, policy: str) -> dict[str, Any]:
         """Return the value of a policy for each topic that sets its own."""
         return {topic: getattr(own, policy) for topic, own in self.topics.items() if policy in own.model_fields_set}
-
-    def numbering_of(self, topic: str) -> Numbering | None:
-        """Return the `numbering` of a topic."""
-        return self.topics.get(topic, self).numbering

@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, SKIPPED, STREAM, SUSPECT
-from lakehouse.settings.policies import LATE_OUTCOMES
+from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
 from silver.columns import NONE, row_codes
 from silver.model import REJECT, SEGMENT, SPAN, Segment, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings.policies import LateOutcome
     from silver.rules import Rules
 
 PLACE = ("topic", "partition", "offset")

@@ -97,24 +97,17 @@ def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     call.show(with_first_streams(planned, limit), write_plan)
 
 
-def _add(command: Any) -> str:
-    """Add a command or a group of commands, and return its name."""
-    if isinstance(command, typer.Typer):
-        app.add_typer(command)
-        return str(command.info.name)
-    app.command()(command)
-    return str(command.__name__)
-
-
-_COMMANDS = {
+_COMMANDS: dict[str, tuple[Any, ...]] = {
     "Begin": (demo, init, check, doctor, config_app, jars_app, broker_app),
     "Run": (run, plan),
     "Look": (status, report, sql, why, order, topic_app, watermark_app),
     "Decide": (quarantine_app, gate_app),
     "Keep": (verify, maintain, erase, restore, rebuild),
 }
-SECTIONS = {title: [_add(command) for command in commands] for title, commands in _COMMANDS.items()}
+SECTIONS = {title: [getattr(each, "__name__", "") or each.info.name for each in own] for title, own in _COMMANDS.items()}
 """The commands in the order of the help."""
+for _each in [each for own in _COMMANDS.values() for each in own]:
+    app.add_typer(_each) if isinstance(_each, typer.Typer) else app.command()(_each)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -175,12 +175,10 @@ def gate_show(
 def _add_decision(verb: str, decision: str, description: str) -> None:
     @gate_app.command(verb, help=description)
     def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
-        from pipelines import medallion
         from pipelines.operate import gate_decision
 
         asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
-        with call.job() as job:
-            done = medallion.run_alone(job, partial(gate_decision.decide, asked=asked, is_dry_run=dry_run))
+        done = call.run_alone(partial(gate_decision.decide, asked=asked, is_dry_run=dry_run))
         call.show(done, write_gate_decision)
 
 
