@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
+from expectations.evidence.facts import INVARIANTS
 from lakehouse.contracts.gate import CRITICAL, RESTART_SUSPECTED, WARN
-from lakehouse.settings.gate import Measure
+from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings.gate import Budget, Gate, UserExpectation
+    from lakehouse.settings.gate import Budget, Gate, Measure, UserExpectation
 
 
 class Subject(Enum):
@@ -52,15 +53,15 @@ def build(gate: Gate) -> tuple[Check, ...]:
 
 
 def _invariants() -> Iterator[Check]:
-    for name, fact in INVARIANTS.items():
+    for name, invariant in INVARIANTS.items():
         yield Check(
             name=name,
             subject=Subject.STREAMS,
-            column=fact,
+            column=invariant.fact,
             severity=CRITICAL,
             type="expect_column_sum_to_be_between",
             expected="0",
-            arguments={"column": fact, "min_value": 0, "max_value": 0},
+            arguments={"column": invariant.fact, "min_value": 0, "max_value": 0},
         )
 
 
@@ -116,25 +117,6 @@ def _of_user(expectation: UserExpectation) -> Check:
     )
 
 
-INVARIANTS = {
-    # Within a stream, (epoch, sequence) of in-order records rises strictly by offset, also from one load to the next.
-    "sequence_increases": "not_increasing",
-    # The audited loads hold each (stream, epoch, sequence) once.
-    "stream_key_is_unique": "repeated_keys",
-    # No required column of a kept record is null.
-    "required_columns_are_not_null": "nulls",
-    # The ledger's classes add up to the records that Bronze has of each partition and load.
-    "records_are_conserved": "unaccounted",
-    # Silver has as many rows of each stream and load as the ledger accepted.
-    "silver_matches_ledger": "silver_mismatch",
-    # Silver's highest (epoch, sequence), the ledger's watermark and silver_watermarks agree.
-    "watermark_matches_silver": "watermark_mismatch",
-}
-"""Properties of every stream and load, for any input, each with the fact that counts its violations. Critical, and not
-configurable."""
-
-MEASURES: tuple[Measure, ...] = get_args(Measure)
-"""The numbers of a load that budgets may limit; docs/configuration.md explains each."""
 _WARNS_BY_DEFAULT = {
     "late": "late",
     "missing": "missing_of_contiguous",

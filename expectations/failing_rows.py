@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import gate, gx
-from expectations.checks import INVARIANTS, build, limit_of
+from expectations.checks import build, limit_of
 from expectations.evidence import facts, snapshot
-from expectations.evidence.facts import ORDINAL, REQUIRED, is_contiguous, load_facts, stream_facts
+from expectations.evidence.facts import INVARIANTS, ORDINAL, REQUIRED, differences, is_contiguous, load_facts
 from expectations.evidence.snapshot import AuditSnapshot
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
@@ -107,7 +107,7 @@ class _Look:
             found = self.spark.sql(RECORDS[name], batch=self._with_floor()).limit(self.most)
             return {"records of silver_records": found.toArrow().to_pylist()}
         if name in INVARIANTS:
-            return {"streams and loads that differ": differences(self.evidence, INVARIANTS[name])}
+            return {"streams and loads that differ": differences(self.evidence, name)}
         if name.startswith("budget_"):
             return self._over_budget(result["column"], limit_of(result["expected"]))
         return self._unexpected(result)
@@ -208,46 +208,3 @@ RECORDS = {
 }
 """The query of each such invariant, by its name, over the range's rows as `evidence.facts.mark` returns them, each with its
 `floor`: the ledger's watermark before the row's load, a struct of epoch and sequence."""
-
-SHOWN = {
-    "unaccounted": ("bronze_records", "ledger_records"),
-    "silver_mismatch": ("silver_rows", "ledger_kept"),
-    "watermark_mismatch": ("silver_highest", "ledger_watermark", "watermark"),
-}
-"""The columns shown for each fact, in addition to the stream and the load."""
-
-
-def differences(evidence: Evidence, fact: str) -> list[Row]:
-    """Return the rows that differ between tables, for one of the facts that compare tables.
-
-    Returns:
-        A row per stream and load: topic, partition, producer, load_seq, and each table's value, None if it has none. Bronze's
-        records are those of the partition. Watermarks are (epoch, sequence).
-    """
-    ledger: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.ledger}
-    silver: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.silver}
-    watermarks: dict[object, Row] = {stream_of(row): row for row in evidence.watermarks}
-    found = []
-    for each in stream_facts(evidence):
-        if not each[fact]:
-            continue
-        stream, load_seq = stream_of(each), each["load_seq"]
-        claimed, kept = ledger.get((stream, load_seq)), silver.get((stream, load_seq))
-        last = kept and kept["last"]
-        said = {
-            "bronze_records": evidence.bronze.records.get((each["topic"], each["partition"], load_seq)),
-            "ledger_records": claimed and claimed["records"],
-            "ledger_kept": claimed and reconcile.kept(claimed),
-            "ledger_watermark": _watermark(claimed, "_after"),
-            "silver_rows": kept and kept["rows"],
-            "silver_highest": last and [last["epoch"], last["sequence"]],
-            "watermark": _watermark(watermarks.get(stream)),
-        }
-        found.append({name: each[name] for name in (*STREAM, "load_seq")} | {name: said[name] for name in SHOWN[fact]})
-    return found
-
-
-def _watermark(row: Row | None, when: str = "") -> list[int] | None:
-    if row is None or row[f"high_watermark{when}"] is None:
-        return None
-    return [row[f"epoch{when}"], row[f"high_watermark{when}"]]

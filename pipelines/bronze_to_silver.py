@@ -126,12 +126,12 @@ def _with_topics(spark: SparkSession, run: Run, settings: Settings, rules: Rules
     table = run.table(BRONZE_TOPICS)
     if not tables.exists(spark, table) or "numbering" not in spark.read.table(table.sql).columns:
         return rules
-    rows = small_tables.read(spark, table, TOPICS.names)
-    grown = tuple(
-        (topic, Grown(each.before, each.partitions, settings.policies.numbering_of(plain_topic(topic)), is_last=each.is_read))
-        for topic, each in sorted(topic_registry.grown(rows).items())
-    )
-    return replace(rules, continues=topic_registry.continued(rows), grown=grown)
+    rows, policies = small_tables.read(spark, table, TOPICS.names), settings.policies
+    grown = []
+    for topic, each in sorted(topic_registry.grown(rows).items()):
+        numbering = policies.topics.get(plain_topic(topic), policies).numbering
+        grown.append((topic, Grown(each.before, each.partitions, numbering, is_last=each.is_read)))
+    return replace(rules, continues=topic_registry.continued(rows), grown=tuple(grown))
 
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TopicsSkippedError, UsageError
 from lakehouse.run.lock import require_no_run
 from lakehouse.spark import progress
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
-from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
+from pipelines import bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
 from pipelines.job import storage_errors_named
-from pipelines.operate import accept_topic, erasure, gate_decision, requests
-from pipelines.recover import rebuild as rebuilding
-from pipelines.recover import restore as restoring
+from pipelines.operate import accept_topic, erasure, requests
 from pipelines.verify import run as verifying
 
 if TYPE_CHECKING:
@@ -31,11 +28,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.gate import Decision
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
-    from silver.audit.arrival_order import Order
     from silver.state.request import Request
 
 _STAGES = {
@@ -131,36 +126,15 @@ def decide(
     """
     accept = partial(accept_topic.carry_out, numbering=numbering)
     carry_out = accept if request.kind == ACCEPT else requests.carry_out
-    return _alone(job, partial(carry_out, request=request, is_dry_run=is_dry_run))
+    return run_alone(job, partial(carry_out, request=request, is_dry_run=is_dry_run))
 
 
-def _alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, object]]) -> dict[str, object]:
+def run_alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, object]]) -> dict[str, object]:
+    """Execute an operation that writes, such as `recover.restore.restore`. Returns its result, with pipeline and run_id."""
     run = job.new_run()
     with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         done = do(job.spark, run, job.settings)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
-
-
-def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
-    """Return the last gate run and its failing rows; see `expectations.failing_rows`. A run may be active."""
-    run = job.new_run()
-    found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
-    return None if found is None else {"pipeline": run.pipeline, **found}
-
-
-def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Release or reject the loads of a failed gate run; see `gate_decision`."""
-    return _alone(job, partial(gate_decision.decide, asked=asked, is_dry_run=is_dry_run))
-
-
-def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
-    """Restore all tables to an earlier load; see `recover.restore`."""
-    return _alone(job, partial(restoring.restore, to=to, reason=reason, by=by, is_dry_run=is_dry_run))
-
-
-def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
-    """Rebuild Silver from Bronze; see `recover.rebuild`."""
-    return _alone(job, partial(rebuilding.rebuild, is_applied=is_applied, reason=reason, by=by))
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:
@@ -174,11 +148,6 @@ def partitions(job: Job) -> list[dict[str, Any]]:
     highest = [F.max(name).alias(name) for name in ("high_watermark", "last_offset", "load_seq")]
     found = spark.read.table(table.sql).groupBy("topic", "partition").agg(*highest).orderBy("topic", "partition")
     return [row.asDict() for row in found.collect()]
-
-
-def orders(job: Job, topic: str | None = None) -> dict[str, list[Order]]:
-    """Return the arrival order of each stream; see `pipelines.arrival_order.orders`."""
-    return arrival_order.orders(job.spark, job.new_run(), job.settings, topic=topic)
 
 
 def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:

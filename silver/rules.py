@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, astuple, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
@@ -14,13 +14,11 @@ from lakehouse.extract.sources import Source, Sources, alike
 from lakehouse.extract.written import Written  # noqa: TC001 -- pydantic reads the annotation at run time
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import describe
+from lakehouse.settings.formats import Format, Undecodable  # noqa: TC001 -- as above
+from lakehouse.settings.policies import Late, Numbering  # noqa: TC001 -- as above
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
-
-Late = Literal["quarantine", "accept", "drop"]
-Undecodable = Literal["quarantine", "accept"]
-Numbering = Literal["per_topic", "per_partition"]
 
 _LONGEST = 250
 _NONE = Source("offset")
@@ -39,7 +37,7 @@ _OMITTED = ("written", "own", "continues", "grown", "skips_tombstones")
 class Payload:
     """How a value is decoded: into the fields of a DDL `schema` (empty for text) if it has at most `max_bytes`."""
 
-    format: Literal["text", "json", "avro", "protobuf"]
+    format: Format
     schema: str = ""
     max_bytes: int | None = None
     undecodable: Undecodable = "accept"

@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -10,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from expectations import failing_rows
-from expectations.checks import INVARIANTS, MEASURES
-from expectations.evidence import facts
+from expectations.evidence.facts import INVARIANTS
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
@@ -22,22 +22,24 @@ from lakehouse.contracts.silver import (
     PROBLEMS,
     QUARANTINED,
     REPLAY,
+    SKIPPED,
     STREAM,
-    TOMBSTONE,
-    UNDECODABLE,
+    VALUE_REASONS,
     Stream,
 )
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, debezium, json_strictness
-from lakehouse.extract.sources import Form, Source
-from lakehouse.settings.policies import Policies, TopicPolicies
+from lakehouse.extract.sources import Source
+from lakehouse.settings.extractor import SourceForm
+from lakehouse.settings.gate import MEASURES
+from lakehouse.settings.policies import LATE_OUTCOMES, Late, Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
 from pipelines import maintenance
 from pipelines.operate import erasure
 from silver.decide import decision, kernel
 from silver.extract import one_record
 from silver.model import SEGMENT, Segment
-from silver.rules import Late, Rules
+from silver.rules import Reading, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermarks
 from silver.suspects import compare
@@ -67,7 +69,7 @@ def test_every_class_is_counted_and_explained() -> None:
         ),
         ("rule.md", [f"\n| `{name}` |" for name in CLASSES]),
         ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
-        ("runbook.md", [f"`{name}`" for name in (UNDECODABLE, TOMBSTONE, *INVARIANTS)]),
+        ("runbook.md", [f"`{name}`" for name in (*VALUE_REASONS, *INVARIANTS)]),
         ("runbook.md", [f"`..._{problem}`" for problem in PROBLEMS]),
     ],
 )
@@ -82,11 +84,14 @@ def test_every_problem_of_an_extractor_is_explained() -> None:
     assert {each for each in ours if each.isidentifier() and each.islower()} - {FINGERPRINT} == {*PROBLEMS}
 
 
-def test_every_invariant_is_counted_and_can_be_shown() -> None:
-    source = inspect.getsource(facts)
-    for name, fact in INVARIANTS.items():
-        assert f'"{fact}": ' in source, fact
-        assert name in failing_rows.RECORDS or fact in failing_rows.SHOWN, name
+def test_every_reason_that_skips_records_is_explained_and_has_its_rule() -> None:
+    assert SKIPPED.keys() <= VALUE_REASONS.keys()
+    assert {*SKIPPED.values()} <= {each.name for each in fields(Reading)}
+
+
+def test_every_invariant_can_be_shown() -> None:
+    for name, invariant in INVARIANTS.items():
+        assert name in failing_rows.RECORDS or invariant.shown, name
 
 
 def test_a_topic_may_have_its_own_of_every_policy() -> None:
@@ -119,16 +124,16 @@ def test_every_class_is_decided_and_has_a_place_in_the_dashboard_and_the_report(
 
 
 def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
-    arguments: dict[Form, str] = {"header": "h", "value": "", "json": "$", "prefixed_json": "$", "bytes": "0:1", "offset": ""}
+    given: dict[SourceForm, str] = {"header": "h", "value": "", "json": "$", "prefixed_json": "$", "bytes": "0:1", "offset": ""}
     # An operator's code, and Avro, which only Spark reads; `tests/lakehouse/extract/test_debezium.py` has change events.
-    assert set(arguments) == set(get_args(Form)) - {"custom", "field", "debezium", "debezium_epoch"}
+    assert set(given) == set(get_args(SourceForm)) - {"custom", "field", "debezium", "debezium_epoch"}
     record = {"topic": "t", "value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
     prefixed = record | {"value": b"\0\0\0\0\x017"}
     read = {
         form: one_record.key(Rules(Source(form, argument)), prefixed if form == "prefixed_json" else record)[2]
-        for form, argument in arguments.items()
+        for form, argument in given.items()
     }
-    assert read == dict.fromkeys(arguments, 7)
+    assert read == dict.fromkeys(given, 7)
 
 
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
@@ -146,11 +151,11 @@ def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     return records, out["state"].to_pylist()
 
 
-def test_every_policy_for_late_records_has_an_outcome_of_its_own_that_the_ledger_counts() -> None:
-    policies = get_args(Late)
-    assert set(policies) == set(get_args(TopicPolicies.model_fields["late"].annotation))
-    outcomes = {policy: [outcome(policy, contiguous=is_contiguous) for is_contiguous in (False, True)] for policy in policies}
-    assert len({str(each) for each in outcomes.values()}) == len(policies), outcomes
+def test_every_policy_for_late_records_has_an_outcome_that_the_ledger_counts() -> None:
+    outcomes = {"held": (0, ["held"] * 2), "kept": (2, []), "discarded": (0, ["discarded"] * 2)}
+    for policy in get_args(Late):
+        for is_contiguous in (False, True):
+            assert outcome(policy, contiguous=is_contiguous) == outcomes[LATE_OUTCOMES[policy]], policy
 
 
 def test_every_column_of_the_ledger_is_written() -> None:

@@ -11,24 +11,23 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from expectations.checks import INVARIANTS, MEASURES
 from lakehouse import reconcile
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import NOTHING_REJECTED, RESTART_SUSPECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, IN_ORDER, LATE, QUARANTINED, REPLAY, STREAM, stream_of
 from lakehouse.reconcile import Difference
+from lakehouse.settings.gate import MEASURES
 from lakehouse.spark import frames
-from lakehouse.table import BRONZE_RECORDS
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -62,8 +61,8 @@ class Evidence:
     """The rows of a range of loads, up to the last finished one. Loads that are `rejected` are not audited.
 
     `ledger` has rows of `silver_loads`, `silver` of `silver_facts`. `restarts` are the ledger's rows of streams that sent at
-    least ten records in a load, all of them duplicates with later timestamps than their originals. `tombstones` counts the
-    skipped tombstones of each load that has some.
+    least ten records in a load, all of them duplicates with later timestamps than their originals. `skipped` counts the
+    records of `lakehouse.contracts.silver.SKIPPED` in each load that has some.
     """
 
     first_load_seq: int
@@ -74,7 +73,7 @@ class Evidence:
     bronze: BronzeCounts
     rejected: Rejected = NOTHING_REJECTED
     restarts: Sequence[Row] = ()
-    tombstones: Mapping[int, int] = field(default_factory=dict)
+    skipped: Mapping[int, int] = field(default_factory=dict)
 
 
 def mark(records: DataFrame) -> DataFrame:
@@ -182,40 +181,22 @@ def stream_facts(evidence: Evidence) -> list[Row]:
     """Count the violations of each invariant, without rejected loads.
 
     Returns a row per stream and load that a table names, sorted by load: topic, partition, producer, load_seq, and the facts of
-    `expectations.checks.INVARIANTS`. Topic and partition are None for a load without rows.
+    `INVARIANTS`. Topic and partition are None for a load without rows.
     """
-    ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
-    differences = {
-        "not_increasing": reconcile.sequences_rise(ledger, silver),
-        "unaccounted": chain(
-            reconcile.loads_are_there(ledger, evidence.last_load_seq, first=first),
-            reconcile.classes_add_up(ledger),
-            _bronze_matches(evidence),
-        ),
-        "silver_mismatch": reconcile.rows_match(ledger, silver),
-        "watermark_mismatch": chain(
-            reconcile.watermarks_are_reached(ledger, silver),
-            reconcile.watermarks_match(ledger, evidence.watermarks, first=first),
-        ),
-    }
-    facts: dict[tuple[object, ...], Counter[str]] = {}
-    for row in (*ledger, *silver):
-        facts[*stream_of(row), row["load_seq"]] = Counter()
-    for row in silver:
-        facts[*stream_of(row), row["load_seq"]].update({"repeated_keys": row["repeated_keys"], "nulls": row["nulls"]})
-    for fact, found in differences.items():
-        for each in found:
-            facts.setdefault((*(each.stream or (None, None, None)), each.load_seq), Counter())[fact] += each.count
-    rows: list[Row] = [
-        {**dict(zip((*STREAM, "load_seq"), key, strict=True)), **{fact: counted[fact] for fact in INVARIANTS.values()}}
-        for key, counted in facts.items()
-    ]
+    zeros = {invariant.fact: 0 for invariant in INVARIANTS.values()}
+    rows_of = (*evidence.ledger, *evidence.silver)
+    facts: dict[tuple[object, ...], Row] = {(*stream_of(row), row["load_seq"]): {**zeros} for row in rows_of}
+    for invariant in INVARIANTS.values():
+        for each in invariant.violations(evidence):
+            key = (*(each.stream or (None, None, None)), each.load_seq)
+            facts.setdefault(key, {**zeros})[invariant.fact] += each.count
+    rows: list[Row] = [{**dict(zip((*STREAM, "load_seq"), key, strict=True)), **counts} for key, counts in facts.items()]
     asked = [row for row in rows if row["load_seq"] not in evidence.rejected]
     return sorted(asked, key=lambda row: (row["load_seq"] or 0, row["topic"] or "", row["partition"] or 0))
 
 
 def load_facts(evidence: Evidence) -> list[Row]:
-    """Return the measures of each load that was not rejected: see `expectations.checks.MEASURES`.
+    """Return the measures of each load that was not rejected: see `lakehouse.settings.gate.Measure`.
 
     Undecodable records are counted in Silver, all others in the ledger. `missing_of_contiguous` is the part of `missing` in
     streams that should have no gaps. A share of no records is 0.
@@ -233,7 +214,7 @@ def load_facts(evidence: Evidence) -> list[Row]:
             missing_of_contiguous=row["missing"] if row["missing"] and is_contiguous(row) else 0,
             quarantined=sum(row[name] for name in QUARANTINED) - row["late_accepted"],
         )
-    for load_seq, count in evidence.tombstones.items():
+    for load_seq, count in evidence.skipped.items():
         loads[load_seq]["quarantined"] -= count
     for row in evidence.silver:
         if row["load_seq"] in loads:
@@ -266,8 +247,10 @@ def _rules(text: str) -> dict[str, Any]:
     return rules
 
 
-def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
+def _unaccounted(evidence: Evidence) -> Iterator[Difference]:
     """Compare Bronze's record count per partition and load with the ledger. Assigns a difference to one of the streams."""
+    yield from reconcile.loads_are_there(evidence.ledger, evidence.last_load_seq, first=evidence.first_load_seq)
+    yield from reconcile.classes_add_up(evidence.ledger)
     bronze = evidence.bronze
     claimed: Counter[PartitionLoad] = Counter()
     streams: dict[PartitionLoad, Stream] = {}
@@ -282,3 +265,77 @@ def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
         if load_seq not in bronze.uncounted and observed != expected:
             stream = streams.get(place, (topic, partition, None))
             yield Difference(BRONZE_RECORDS, f"{observed}", f"{expected}", stream, load_seq, abs(observed - expected))
+
+
+def _counted(evidence: Evidence, fact: str) -> Iterator[Difference]:
+    for row in evidence.silver:
+        yield Difference(SILVER_RECORDS, f"{row[fact]}", "0", stream_of(row), row["load_seq"], row[fact])
+
+
+def _watermarks_differ(evidence: Evidence) -> Iterator[Difference]:
+    yield from reconcile.watermarks_are_reached(evidence.ledger, evidence.silver)
+    yield from reconcile.watermarks_match(evidence.ledger, evidence.watermarks, first=evidence.first_load_seq)
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """A property of every stream and load, for any input: critical, and not configurable. `differences` has what is `shown`."""
+
+    fact: str
+    violations: Callable[[Evidence], Iterable[Difference]]
+    shown: tuple[str, ...] = ()
+
+
+INVARIANTS = {
+    # Within a stream, (epoch, sequence) of in-order records rises strictly by offset, also from one load to the next.
+    "sequence_increases": Invariant("not_increasing", lambda each: reconcile.sequences_rise(each.ledger, each.silver)),
+    # The audited loads hold each (stream, epoch, sequence) once.
+    "stream_key_is_unique": Invariant("repeated_keys", lambda each: _counted(each, "repeated_keys")),
+    # No required column of a kept record is null.
+    "required_columns_are_not_null": Invariant("nulls", lambda each: _counted(each, "nulls")),
+    # The ledger's classes add up to the records that Bronze has of each partition and load.
+    "records_are_conserved": Invariant("unaccounted", _unaccounted, ("bronze_records", "ledger_records")),
+    # Silver has as many rows of each stream and load as the ledger accepted.
+    "silver_matches_ledger": Invariant(
+        "silver_mismatch", lambda each: reconcile.rows_match(each.ledger, each.silver), ("silver_rows", "ledger_kept")
+    ),
+    # Silver's highest (epoch, sequence), the ledger's watermark and silver_watermarks agree.
+    "watermark_matches_silver": Invariant(
+        "watermark_mismatch", _watermarks_differ, ("silver_highest", "ledger_watermark", "watermark")
+    ),
+}
+
+
+def differences(evidence: Evidence, name: str) -> list[Row]:
+    """Return the streams and loads that violate an invariant.
+
+    Returns:
+        A row per stream and load: topic, partition, producer, load_seq, and the values that the invariant compares, None if a
+        table has none. Bronze's records are those of the partition. Watermarks are (epoch, sequence).
+    """
+    invariant = INVARIANTS[name]
+    ledger: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.ledger}
+    silver: dict[object, Row] = {(stream_of(row), row["load_seq"]): row for row in evidence.silver}
+    watermarks: dict[object, Row] = {stream_of(row): row for row in evidence.watermarks}
+    found = []
+    for each in (row for row in stream_facts(evidence) if row[invariant.fact]):
+        stream, load_seq = stream_of(each), each["load_seq"]
+        claimed, kept = ledger.get((stream, load_seq)), silver.get((stream, load_seq))
+        last = kept and kept["last"]
+        said = {
+            "bronze_records": evidence.bronze.records.get((each["topic"], each["partition"], load_seq)),
+            "ledger_records": claimed and claimed["records"],
+            "ledger_kept": claimed and reconcile.kept(claimed),
+            "ledger_watermark": _watermark(claimed, "_after"),
+            "silver_rows": kept and kept["rows"],
+            "silver_highest": last and [last["epoch"], last["sequence"]],
+            "watermark": _watermark(watermarks.get(stream)),
+        }
+        found.append({name: each[name] for name in (*STREAM, "load_seq")} | {name: said[name] for name in invariant.shown})
+    return found
+
+
+def _watermark(row: Row | None, when: str = "") -> list[int] | None:
+    if row is None or row[f"high_watermark{when}"] is None:
+        return None
+    return [row[f"epoch{when}"], row[f"high_watermark{when}"]]

@@ -13,7 +13,7 @@ from expectations.evidence import facts
 from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import GateRun
-from lakehouse.contracts.silver import DUPLICATE, INVALID, LEDGER, REPLAY, STREAM, TOMBSTONE, WATERMARK, stream_of
+from lakehouse.contracts.silver import DUPLICATE, INVALID, LEDGER, REPLAY, SKIPPED, STREAM, WATERMARK, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.run.context import new_id
 from lakehouse.spark import frames, pruning
@@ -109,17 +109,18 @@ def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence
         bronze=_bronze(spark, run, snapshot, found),
         rejected=snapshot.gate_run.rejected,
         restarts=_restarts(spark, run, snapshot, ledger),
-        tombstones=_tombstones(spark, run, ledger),
+        skipped=_skipped(spark, run, ledger),
     )
 
 
-def _tombstones(spark: SparkSession, run: Run, ledger: Sequence[Row]) -> dict[int, int]:
-    """Count the skipped tombstones of each load. Reads nothing if no rules skip any."""
-    loads = {row["load_seq"] for row in ledger if row[INVALID] and '"skips_tombstones": true' in (row["rules"] or "")}
+def _skipped(spark: SparkSession, run: Run, ledger: Sequence[Row]) -> dict[int, int]:
+    """Count the skipped records of each load. Reads nothing if no rules skip any."""
+    skips = [f'"{name}": true' for name in SKIPPED.values()]
+    loads = {row["load_seq"] for row in ledger if row[INVALID] and any(each in (row["rules"] or "") for each in skips)}
     if not loads:
         return {}
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("load_seq").isin(*loads))
-    counts = rejects.where(F.col("reason") == TOMBSTONE).groupBy("load_seq").agg(F.sum("records")).collect()
+    counts = rejects.where(F.col("reason").isin(*SKIPPED)).groupBy("load_seq").agg(F.sum("records")).collect()
     return {row[0]: row[1] for row in counts}
 
 

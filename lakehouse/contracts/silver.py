@@ -42,10 +42,14 @@ QUARANTINED: tuple[str, ...] = get_args(Quarantined)
 """The classes whose records wait for an operator's decision, one row each in `silver_rejects`."""
 
 UNDECODABLE = "value_undecodable"
-"""The reason of an invalid record with a readable sequence whose value could not be decoded."""
-
 TOMBSTONE = "value_tombstone"
-"""The reason of an invalid record without a value that `value.tombstones` skips. It is discarded, and opens no breaker."""
+VALUE_REASONS = {
+    UNDECODABLE: "its value is not in the format that `value` names",
+    TOMBSTONE: "it is a tombstone: it has no value to read the sequence from, and `value.tombstones` skips it",
+}
+"""The reasons of invalid records that their values give, in words."""
+SKIPPED = {TOMBSTONE: "skips_tombstones"}
+"""The reasons of records that are discarded and open no breaker, each with the field of `silver.rules.Reading` that sets it."""
 
 PROBLEMS = {
     "missing": "there is no such header, path or byte range, or the extractor returned nothing",
@@ -91,12 +95,8 @@ def problem_in_words(reason: str) -> str | None:
     >>> problem_in_words("producer_empty"), problem_in_words("value_undecodable")
     ('its producer could not be read: it is empty', 'its value is not in the format that `value` names')
     """
-    if reason == UNDECODABLE:
-        return "its value is not in the format that `value` names"
-    if reason == TOMBSTONE:
-        return "it is a tombstone: it has no value to read the sequence from, and `value.tombstones` skips it"
     role, _, problem = reason.partition("_")
-    return f"its {role} could not be read: {PROBLEMS[problem]}" if problem in PROBLEMS else None
+    return f"its {role} could not be read: {PROBLEMS[problem]}" if problem in PROBLEMS else VALUE_REASONS.get(reason)
 
 
 def is_retired(row: Mapping[str, Any]) -> bool:

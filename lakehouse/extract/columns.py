@@ -18,16 +18,16 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
-from lakehouse.extract.on_driver import MOST_BYTES, WIDTHS
+from lakehouse.extract.on_driver import MOST_BYTES
 from lakehouse.settings import payload_schema
-from lakehouse.settings.extractor import ROLES
+from lakehouse.settings.extractor import ROLES, WIDTHS, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from lakehouse.extract.sources import Encoding, Source, Sources
+    from lakehouse.extract.sources import Source, Sources
     from lakehouse.extract.written import Written
 
 MISSING = "missing"
@@ -183,8 +183,8 @@ def _reads(source: Source) -> list[str]:
         case "debezium" | "debezium_epoch":
             return ["offset", "value"]
         case "custom":
-            return list(inspect.signature(_imported(source)).parameters)
-        case _:
+            return list(inspect.signature(imported(source.argument, where=source.argument)).parameters)
+        case "value" | "json" | "prefixed_json" | "field" | "bytes":
             return ["value"]
 
 
@@ -203,10 +203,9 @@ def _found(source: Source, written: Written | None) -> Column:
         case "debezium" | "debezium_epoch":
             return debezium_columns.position(source.argument)
         case "custom":
-            function = _imported(source)
-            return function(*(F.col(name) for name in inspect.signature(function).parameters))
-        case form:
-            return F.col(form)
+            return imported(source.argument, where=source.argument)(*map(F.col, _reads(source)))
+        case "offset" | "value" | "bytes":
+            return F.col(source.form)
 
 
 def _raw(case: _Case) -> _Pair:  # noqa: PLR0911 -- one for each form
@@ -308,10 +307,6 @@ def _name(role: str, encoding: Encoding) -> _Pair:
 def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
     values = {f"_value_{role}": value for role, (value, _) in read.items()}
     return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
-
-
-def _imported(source: Source) -> Callable[..., Column]:
-    return imported(source.argument, where=source.argument)
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.extract import debezium
 from lakehouse.extract.written import without_prefix
+from lakehouse.settings.extractor import IN_VALUE, WIDTHS, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 1_024
 """The longest text of a producer's name or a number. Names of a megabyte in every row and list would crash a driver."""
 _LARGEST = 2**63 - 1
-WIDTHS = {"int32": 4, "int64": 8}
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
@@ -47,22 +47,18 @@ WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 """Escapes in a text without whole pairs that match `HALF_PAIR` are half of a surrogate pair."""
 
 
-class _TooLongError(ValueError):
-    """A number has more digits than Spark's parser reads."""
-
-
-class _ConstantError(ValueError):
-    """NaN or Infinity, which are not JSON."""
+class _NoJsonError(ValueError):
+    """Spark's parser refuses what Python's reads; the message says why."""
 
 
 def _digits(text: str) -> Digits:
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
-        raise _TooLongError
+        raise _NoJsonError(f"it has a number of more than {_MOST_DIGITS:,} digits")
     return Digits(text)
 
 
 def _constant(_text: str) -> Any:
-    raise _ConstantError
+    raise _NoJsonError("it has NaN or Infinity")
 
 
 def _fault(error: Exception, value: bytes) -> str:
@@ -72,8 +68,7 @@ def _fault(error: Exception, value: bytes) -> str:
         return "it begins with a byte order mark"
     if isinstance(error, json.JSONDecodeError):
         return _IN_WORDS.get(error.msg, f"{error.msg[:1].lower()}{error.msg[1:]}").removesuffix(" at").rstrip(": ")
-    faults = {_TooLongError: f"it has a number of more than {_MOST_DIGITS:,} digits", _ConstantError: "it has NaN or Infinity"}
-    return next((words for kind, words in faults.items() if isinstance(error, kind)), "it is nested too deep")
+    return str(error) if isinstance(error, _NoJsonError) else "it is nested too deep"
 
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -172,7 +167,7 @@ def name(source: Source, record: Record) -> tuple[str | None, str | None]:
     return (None, problem) if found is None else to_name(found, source.encoding)
 
 
-def to_name(found: bytes, encoding: str) -> tuple[str | None, str | None]:
+def to_name(found: bytes, encoding: Encoding) -> tuple[str | None, str | None]:
     """Return a producer's name, 1 to 1,024 bytes of UTF-8, or the problem; a binary number becomes its digits."""
     if encoding != "utf8":
         number_, problem = to_number(found, encoding)
@@ -187,7 +182,7 @@ def to_name(found: bytes, encoding: str) -> tuple[str | None, str | None]:
         return None, "not_utf8"
 
 
-def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
+def to_number(raw: bytes, encoding: Encoding) -> tuple[int | None, str | None]:
     r"""Return a whole number from 0 to 2^63-1, or the problem.
 
     >>> to_number(b"007", "utf8"), to_number(b"\x00\x00\x00\x07", "int32"), to_number(b"-1", "utf8")
@@ -210,25 +205,27 @@ def raw(  # noqa: PLR0911 -- one for each form
     source: Source, record: Record, *, is_name: bool = False
 ) -> tuple[bytes | None, str | None]:
     """Return the bytes that a source names, or the problem. Only Spark runs functions."""
-    value = record.value
+    value = record.value or b""
+    if record.value is None and source.form in IN_VALUE:
+        return None, "null"
     match source.form:
         case "header":
             return _header([found for key, found in record.headers if key == source.argument])
+        case "value":
+            return value, None
         case "offset":
             return b"%d" % record.offset, None
         case "custom" | "field":  # no field has a function's name
             return _at_path(record.decoded, f".{source.argument}", is_name=is_name)
-        case "debezium" | "debezium_epoch" if value is not None:
+        case "debezium" | "debezium_epoch":
             return _of_event(source, record)
-        case "json" | "prefixed_json" if value is not None:
+        case "json" | "prefixed_json":
             found = record if source.form == "json" else record.behind_prefix
             problem = "missing" if found.value is None else found.json_problem
             return (None, problem) if problem else _at_path(found.json, source.argument, is_name=is_name)
-        case "bytes" if value is not None:
+        case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             return (None, "missing") if len(value) < end else (value[start:end], None)
-        case _:
-            return value, "null" if value is None else None
 
 
 def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.extract.written import Written
+from lakehouse.settings.extractor import Encoding, SourceForm  # noqa: TC001 -- pydantic reads the annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lakehouse.settings.pipeline import Extractor, Settings
 
-Form = Literal["header", "value", "json", "prefixed_json", "field", "bytes", "offset", "custom", "debezium", "debezium_epoch"]
-Encoding = Literal["utf8", "int32", "int64"]
 Way = TypeVar("Way")
 
 
@@ -29,7 +28,7 @@ class Source:
     Bytes are digits (utf8) or a big-endian integer.
     """
 
-    form: Form
+    form: SourceForm
     argument: str = ""
     encoding: Encoding = "utf8"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lakehouse.settings import formats
 from lakehouse.settings.payload_schema import Field, Type
@@ -71,7 +71,7 @@ class Written:
     if that is of another kind. Claims do not pin it, because an id keeps its meaning.
     """
 
-    format: Literal["json", "avro", "protobuf"]
+    format: formats.WrittenFormat
     schema: str = ""
     has_prefix: bool = False
     undecodable_ids: tuple[int, ...] = ()

@@ -10,13 +10,25 @@ from lakehouse.settings.secrets import HIDES_SECRETS, mask
 
 Encoding = Literal["utf8", "int32", "int64"]
 Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom", "debezium"]
+SourceForm = Literal[Form, "prefixed_json", "debezium_epoch"]
+"""The forms of `lakehouse.extract.sources.Source`: those of the config, and what follows from another setting."""
 Database = Literal["postgres", "mysql", "sqlserver", "mongodb"]
 
 ROLES = ("sequence", "producer", "epoch")
-IN_VALUE = ("value", "json", "field", "bytes", "debezium")
+IN_VALUE = ("value", "json", "prefixed_json", "field", "bytes", "debezium", "debezium_epoch")
 """The forms that read the value. A tombstone has none."""
-
-_WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
+ENCODED = ("header", "bytes")
+WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
+_SEQUENCE_ONLY = {
+    "debezium": (
+        "the position of a change event is no producer, and it gives the epoch as well as the sequence",
+        "Leave the key out; for a topic of its own write null.",
+    ),
+    "offset": (
+        "the Kafka offset is no producer and no epoch: it differs in every record",
+        "Remove the key if records have none; offset works as sequence only.",
+    ),
+}
 _DESCRIPTIONS = {
     "header": 'header "{argument}" ({encoding})',
     "value": "value ({encoding})",
@@ -64,10 +76,10 @@ class Extractor(Model):
         if len(given) != 1:
             what = f"{' and '.join(given) or 'no form'} given"
             raise SettingError(what, f"exactly one of {', '.join(get_args(Form))}", "Keep one, for example {header: seq}.")
-        if encoding is not None and given[0] not in {"header", "bytes"}:
+        if encoding is not None and given[0] not in ENCODED:
             what, next_step = f"{given[0]} with encoding", "For value, write the encoding itself: {value: int64}."
             raise SettingError(what, "encoding only with header or bytes", next_step, at=("encoding",))
-        width = _WIDTHS.get(encoding) if encoding else None
+        width = WIDTHS.get(encoding) if encoding else None
         if width and self.bytes_range and _width(self.bytes_range) != width:
             what, next_step = f"{encoding} does not fit the byte range", f'Write "0:{width}", or read digits with utf8.'
             raise SettingError(what, f"a range of {width} bytes", next_step, at=("encoding",))
@@ -91,22 +103,29 @@ class Extractor(Model):
     def encoding(self) -> Encoding:
         """The given encoding, else that of the byte range: int64 for 8 bytes, int32 for 4; else digits (utf8)."""
         width = _width(self.bytes_range) if self.bytes_range else None
-        by_width = next((encoding for encoding, fits in _WIDTHS.items() if width == fits), None)
+        by_width = next((encoding for encoding, fits in WIDTHS.items() if width == fits), None)
         return self.given_encoding or self.value or by_width or "utf8"
-
-    def describe(self) -> str:
-        """Describe the extractor in a line, such as `bytes 0:8 (int64)`."""
-        return describe(self.form, self.argument, self.encoding)
 
 
 def describe(form: str, argument: str, encoding: str) -> str:
-    """Describe a form of `Extractor` or of `lakehouse.extract.sources.Source`, with its argument and encoding.
+    """Describe a `lakehouse.extract.sources.Source` in a line.
 
     >>> describe("prefixed_json", "$.seq", "utf8")
     'json $.seq (utf8), behind the prefix of a schema registry'
     """
     description = _DESCRIPTIONS.get(form, "{form} {argument} ({encoding})")
     return description.format(form=form, argument=mask(argument), encoding=encoding)
+
+
+def _refuse_sequence_only(extractor: Extractor) -> Extractor:
+    if extractor.form in _SEQUENCE_ONLY:
+        what, next_step = _SEQUENCE_ONLY[extractor.form]
+        *others, last = (form for form in get_args(Form) if form not in _SEQUENCE_ONLY)
+        raise SettingError(what, f"{', '.join(others)} or {last}", next_step, at=(extractor.form,))
+    return extractor
+
+
+NoSequence = Annotated[Extractor, AfterValidator(_refuse_sequence_only)]
 
 
 def _width(bytes_range: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from lakehouse.errors import ToolError
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
     from lakehouse.settings.pipeline import ValueFormat
+
+WrittenFormat = Literal["json", "avro", "protobuf"]
+Format = Literal["text", WrittenFormat]
+Undecodable = Literal["quarantine", "accept"]
 
 _MODULES = {
     "avro": "tidemark.extras.formats.avro",
@@ -42,16 +46,12 @@ class Schemas(Protocol):
 
 def schemas(name: str) -> Schemas:
     """Import the part of a format that checks a config; a `ToolError` says what to install if its library is missing."""
-    return cast("Schemas", _imported(name, "_schema"))
-
-
-def load(name: str) -> Any:
-    """Import the decoder of a format (`lakehouse.extract.written.Decoder`), or another extra; raises as `schemas`."""
-    return _imported(name)
+    return cast("Schemas", load(name, "_schema"))
 
 
 @lru_cache
-def _imported(name: str, part: str = "") -> Any:
+def load(name: str, part: str = "") -> Any:
+    """Import the decoder of a format (`lakehouse.extract.written.Decoder`), or another extra; raises as `schemas`."""
     if name in _LIBRARIES and not _is_installed(_LIBRARIES[name]):
         lacking = f"Values are {name.capitalize()}, and its library is" if name in EXTRAS else f"The libraries of `{name}` are"
         raise ToolError(

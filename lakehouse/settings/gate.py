@@ -21,6 +21,8 @@ Measure = Literal[
     "collision",
     "restart_suspected",
 ]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+"""The numbers of a load that budgets may limit; docs/configuration.md explains each."""
 Severity = Literal["warn", "critical"]
 OnFail = Literal["quarantine_rows", "fail_load"]
 
@@ -108,7 +110,7 @@ class Gate(Model):
                     next_step = f"Write 20 % as 0.2; to limit the count, use {count}."
                     raise SettingError("a share above 1", "a share from 0 to 1", next_step, at=(measure, severity))
                 if not is_share and limit % 1:
-                    share = f"; for a share, use {measure}_share" if f"{measure}_share" in get_args(Measure) else ""
+                    share = f"; for a share, use {measure}_share" if f"{measure}_share" in MEASURES else ""
                     next_step = f"Write a whole number{share}."
                     raise SettingError("a count with a fraction", "a whole number", next_step, at=(measure, severity))
         return budgets

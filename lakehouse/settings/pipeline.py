@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import formats, payload_schema
 from lakehouse.settings.base import Flag, Model, SecretText, SettingError, Text, Whole, from_config_folder, nearest, setting
-from lakehouse.settings.extractor import IN_VALUE, ROLES, Extractor
+from lakehouse.settings.extractor import IN_VALUE, ROLES, Extractor, Form, NoSequence
 from lakehouse.settings.gate import Gate, UserExpectation
 from lakehouse.settings.gold import Gold
 from lakehouse.settings.kafka import Kafka
@@ -129,7 +129,7 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
-_DECODERS: dict[str, list[list[str]]] = {
+_DECODERS: dict[formats.Format, list[list[str]]] = {
     "text": [[]],
     "json": [[], ["registry"]],
     "avro": [["avro_schema"], ["registry"]],
@@ -141,12 +141,12 @@ _DECODERS: dict[str, list[list[str]]] = {
 class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
-    format: Literal["text", "json", "avro", "protobuf"] = setting(..., "text, json, avro or protobuf", "json")
+    format: formats.Format = setting(..., "text, json, avro or protobuf", "json")
     schema_: Text | None = setting(
         None, "the fields as Spark DDL; none for text", '"id STRING, amount DOUBLE"', alias="schema", validate_default=True
     )
     max_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)] = setting(16_777_216, "the longest decodable value", "1048576")
-    undecodable: Literal["quarantine", "accept"] = setting("quarantine", "what an undecodable value gets", "accept")
+    undecodable: formats.Undecodable = setting("quarantine", "what an undecodable value gets", "accept")
     tombstones: Literal["keep", "skip"] | None = setting(None, "what a record without a value gets", "keep")
     avro_schema: Text | None = setting(None, "the values' Avro schema", "incident.avsc")
     descriptor: Text | None = setting(None, "a descriptor set", "incident.desc")
@@ -200,28 +200,15 @@ def _refuse_key(given: Any) -> Any:
     return given
 
 
-def _refuse_offset(extractor: Extractor) -> Extractor:
-    if extractor.form == "debezium":
-        what = "the position of a change event is no producer, and it gives the epoch as well as the sequence"
-        next_step = "Leave the key out; for a topic of its own write null."
-        raise SettingError(what, "header, value, json, field, bytes or custom", next_step, at=("debezium",))
-    if extractor.form == "offset":
-        what = "the Kafka offset is no producer and no epoch: it differs in every record"
-        next_step = "Remove the key if records have none; offset works as sequence only."
-        raise SettingError(what, "header, value, json, field, bytes or custom", next_step, at=("offset",))
-    return extractor
-
-
 NotKey = Annotated[Extractor, BeforeValidator(_refuse_key)]
-NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
 
 
 class Topic(Model):
     """How the records of one topic are read. A missing key is inherited from the top level; an explicit null removes it."""
 
     sequence: NotKey | None = setting(None, "where the sequence of the topic's records is", "{json: $.id}")
-    producer: NotOffset | None = setting(None, "their producer; null for none", "{header: producer}")
-    epoch: NotOffset | None = setting(None, "their epoch; null for none", "{header: epoch}")
+    producer: NoSequence | None = setting(None, "their producer; null for none", "{header: producer}")
+    epoch: NoSequence | None = setting(None, "their epoch; null for none", "{header: epoch}")
     value: ValueFormat | None = setting(None, "their format; missing keys are as in value", '{schema: "id STRING"}')
 
     @property
@@ -246,9 +233,9 @@ class Settings(Model):
     pipeline: PipelineName = setting(..., "its name: a letter, digit or _, then up to 99 of these, . or -", "incidents")
     kafka: Kafka = setting(..., "where the records come from", "{bootstrap_servers: localhost:9092, topics: [incidents]}")
     lakehouse: LakehouseSettings = setting(..., "where the tables are", "{root: ./lakehouse}")
-    sequence: NotKey = setting(..., "one of header, value, json, field, bytes, offset, custom, debezium", "{header: seq}")
-    producer: NotOffset | None = setting(None, "a record's producer", "{header: producer}")
-    epoch: NotOffset | None = setting(None, "a record's epoch", "{header: epoch}")
+    sequence: NotKey = setting(..., f"one of {', '.join(get_args(Form))}", "{header: seq}")
+    producer: NoSequence | None = setting(None, "a record's producer", "{header: producer}")
+    epoch: NoSequence | None = setting(None, "a record's epoch", "{header: epoch}")
     value: ValueFormat | None = setting(None, "how values are decoded", "{format: text}", validate_default=True)
     topics: dict[str, Topic] = setting({}, "the settings of single topics", "{orders: {sequence: {json: $.id}}}")
     policies: Policies = setting(Policies, "what happens to records that are not simply new", "{late: accept}")

@@ -7,18 +7,23 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from lakehouse.settings.base import Flag, Model, Whole, setting
 
+Late = Literal["quarantine", "accept", "drop"]
+LateOutcome = Literal["held", "kept", "discarded"]
+LATE_OUTCOMES: dict[Late, LateOutcome] = {"quarantine": "held", "accept": "kept", "drop": "discarded"}
+Numbering = Literal["per_topic", "per_partition"]
+
 
 class TopicPolicies(Model):
     """The policies of one topic. Under `policies.topics`, missing keys are inherited from `policies`."""
 
-    late: Literal["quarantine", "accept", "drop"] = setting("quarantine", "what a late record gets", "quarantine")
+    late: Late = setting("quarantine", "what a late record gets", "quarantine")
     max_jump: Whole | None = setting(None, "the largest believed step above a watermark; null for any", "1000000")
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = setting(
         0.5, "the share of a load above which the breaker opens, 0 to 1", "0.5"
     )
     max_new_streams: Whole | None = setting(10_000, "the most new streams of a topic in a load; null for any", "1000")
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
-    numbering: Literal["per_topic", "per_partition"] | None = setting(None, "where a number names one record", "per_topic")
+    numbering: Numbering | None = setting(None, "where a number names one record", "per_topic")
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
@@ -39,7 +44,3 @@ class Policies(TopicPolicies):
     def own_values(self, policy: str) -> dict[str, Any]:
         """Return the value of a policy for each topic that sets its own."""
         return {topic: getattr(own, policy) for topic, own in self.topics.items() if policy in own.model_fields_set}
-
-    def numbering_of(self, topic: str) -> Literal["per_topic", "per_partition"] | None:
-        """Return the `numbering` of a topic."""
-        return self.topics.get(topic, self).numbering

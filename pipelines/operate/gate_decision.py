@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expectations import gate
-from expectations.checks import INVARIANTS
+from expectations.evidence.facts import INVARIANTS
 from gold.publish import is_after_rebuild
 from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.delta import tables

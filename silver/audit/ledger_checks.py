@@ -24,8 +24,8 @@ from lakehouse.contracts.silver import (
     RELEASED,
     REPLAY,
     RESET,
+    SKIPPED,
     STREAM,
-    TOMBSTONE,
     stream_of,
     stream_text,
 )
@@ -190,6 +190,6 @@ def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Viola
 def _is_possible(row: Row, kinds: Mapping[int, str]) -> bool:
     state, by = row["state"], row["settled_load_seq"]
     if by is None:
-        is_decided_away = row["class"] in (DUPLICATE, LATE) or row.get("reason") == TOMBSTONE
+        is_decided_away = row["class"] in (DUPLICATE, LATE) or row.get("reason") in SKIPPED
         return state == HELD or (state == DISCARDED and is_decided_away)
     return bool(_SETTLED_AS.get(kinds.get(by, "")) == state)

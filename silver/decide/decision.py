@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, SUSPECT, TOMBSTONE
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, SKIPPED, STREAM, SUSPECT
+from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
 from silver.columns import NONE, row_codes
 from silver.model import REJECT, SEGMENT, SPAN, Segment, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from silver.rules import Late, Rules
+    from silver.rules import Rules
 
 PLACE = ("topic", "partition", "offset")
 _OF_MANY = pa.array([DUPLICATE, REPLAY, SUSPECT])
@@ -73,21 +74,21 @@ class Whole:
 
 def late_places(found: pa.Table, rules: Rules) -> pa.Table:
     """Return topic, partition and offset of the late records that Silver accepts."""
-    late = found.filter(_is_late(found, rules, "accept"))
+    late = found.filter(_is_late(found, rules, "kept"))
     return late.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
 
 
-def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
-    topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if rules.policy(topic).late == policy]
+def _is_late(found: pa.Table, rules: Rules, outcome: LateOutcome) -> pa.Array:
+    topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if LATE_OUTCOMES[rules.policy(topic).late] == outcome]
     return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
 
 
 def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """Return the segments kept out of Silver, as rows of `silver_rejects`."""
-    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
+    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "kept"))
     out = found.filter(pc.invert(is_kept))
-    is_skipped = pc.fill_null(pc.equal(out["reason"], TOMBSTONE), fill_value=False)
-    is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"), is_skipped])
+    is_skipped = pc.is_in(out["reason"], pa.array([*SKIPPED]))
+    is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "discarded"), is_skipped])
     state = pc.if_else(is_decided_away, DISCARDED, HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}
     numbers = {

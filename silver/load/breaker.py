@@ -22,9 +22,8 @@ from lakehouse.contracts.silver import (
     LATE,
     PROBLEMS,
     QUARANTINED,
+    SKIPPED,
     STREAM,
-    TOMBSTONE,
-    UNDECODABLE,
     Stream,
     stream_of,
 )
@@ -129,10 +128,10 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
 
 
 def judged(planned: Plan) -> _Rows:
-    """Return the ledger's rows of a plan, without the tombstones that its rules skip."""
+    """Return the ledger's rows of a plan, without the records that its rules skip."""
     skipped = Counter[Stream]()
-    tombstones = planned.rejects.filter(pc.field("reason") == TOMBSTONE)
-    for topic, partition, producer, records in tuples_of(tombstones, (*STREAM, "records")):
+    rejects = planned.rejects.filter(pc.field("reason").isin([*SKIPPED]))
+    for topic, partition, producer, records in tuples_of(rejects, (*STREAM, "records")):
         skipped[topic, partition, producer] += records
     less = ((row, skipped[stream_of(row)]) for row in planned.ledger)
     return [{**row, "records": row["records"] - count, INVALID: row[INVALID] - count} for row, count in less]
@@ -175,7 +174,7 @@ def _causes(rejects: pa.Table, trips: Collection[tuple[Trip, _Rows]]) -> Counter
     counted = Counter[Cause]()
     summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
     for topic, partition, producer, kind, reason, records in tuples_of(summed, summed.column_names):
-        if kind in QUARANTINED and reason != TOMBSTONE and (topic, partition, producer) in streams:
+        if kind in QUARANTINED and reason not in SKIPPED and (topic, partition, producer) in streams:
             counted[Cause(topic, kind, reason)] += records
     return Counter(dict(counted.most_common()))
 
@@ -189,9 +188,9 @@ def _advice(cause: Cause, rules: Rules) -> str:
     if cause.kind != INVALID or cause.reason is None:
         return _MEND[cause.kind]
     own, plain = rules.of_topic(cause.topic), plain_topic(cause.topic)
-    if cause.reason == UNDECODABLE:
-        return _advice_on_values(own, _short("value" if own.payload == rules.payload else f"topics.{plain}.value"))
     role, _, problem = cause.reason.partition("_")
+    if role == "value":
+        return _advice_on_values(own, _short("value" if own.payload == rules.payload else f"topics.{plain}.value"))
     source = own.sources.by_role[role]
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
     named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.silver import Ordinal
     from lakehouse.run.context import Run
+    from lakehouse.settings.policies import Numbering
     from silver.load.recover import Recovered
-    from silver.rules import Numbering, Rules
+    from silver.rules import Rules
     from silver.state.plan import BronzeRange
     from silver.state.watermarks import Watermarks
 

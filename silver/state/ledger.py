@@ -19,6 +19,7 @@ from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
 from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.policies import LATE_OUTCOMES
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.model import by_name
 
@@ -126,7 +127,7 @@ def rows(
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
-            "late_accepted": load.counts[LATE] if policies[stream[0]].late == "accept" else 0,
+            "late_accepted": load.counts[LATE] if LATE_OUTCOMES[policies[stream[0]].late] == "kept" else 0,
             **{name: getattr(load, name) for name in _COPIED},
             **dict(zip(("epoch_before", "high_watermark_before"), before.get(stream, (None, None)), strict=True)),
             **dict(zip(("epoch_after", "high_watermark_after"), load.ordinal or (None, None), strict=True)),

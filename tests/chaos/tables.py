@@ -13,7 +13,7 @@ from bench.loads import Silent
 from lakehouse.errors import GateFailedError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import GATE_RESULTS, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from pipelines import medallion
+from pipelines import arrival_order, medallion
 from pipelines.job import Job
 from silver.audit.arrival_order import diagnose
 from tests.chaos.results import NONE
@@ -87,7 +87,8 @@ def _strict_gate_faults(strict: Job, logs: Mapping[str, Log]) -> list[str]:
 
 
 def _compare_order(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[str, Any]]) -> None:
-    orders = {layer: {order.stream[0]: order for order in own} for layer, own in medallion.orders(job).items()}
+    read = arrival_order.orders(job.spark, job.new_run(), job.settings)
+    orders = {layer: {order.stream[0]: order for order in own} for layer, own in read.items()}
     for topic, log in logs.items():
         bronze, silver = orders["bronze"][topic], orders["silver"][topic]
         findings = " ".join(finding.name for finding in diagnose(bronze)) or NONE

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from expectations.checks import INVARIANTS, MEASURES, Subject, build
-from expectations.evidence.facts import BronzeCounts, Evidence, load_facts
+from expectations.checks import Subject, build
+from expectations.evidence.facts import INVARIANTS, BronzeCounts, Evidence, load_facts
+from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.pipeline import Gate
 from lakehouse.settings.secrets import Secret
 

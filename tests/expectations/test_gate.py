@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from expectations import failing_rows, gate
-from expectations.checks import INVARIANTS
+from expectations.evidence.facts import INVARIANTS
 from lakehouse.contracts.gate import GateRun
 from lakehouse.errors import ConfigError, GateFailedError
 from lakehouse.run.context import Run

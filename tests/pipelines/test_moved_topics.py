@@ -18,6 +18,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import bronze_to_silver, medallion
 from pipelines.job import Job
+from pipelines.recover.rebuild import rebuild
 from silver.load import planner, recover, steps
 from silver.rules import Rules
 from silver.state.request import RecordFilter, Request, Reset
@@ -80,7 +81,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     (asked,) = {row["request"] for row in read(spark, run, SILVER_LOADS, "load_seq") if row["request"] is not None}
     assert json.loads(asked)["accepted"]["numbering"] == "same"
     assert medallion.verify(job, is_deep=True)["ok"]
-    rebuilt = medallion.rebuild(job, is_applied=False, reason="trial", by="ann")
+    rebuilt = rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")
     assert rebuilt["changes"] == []
 
     again, lakehouse = f"{name}@2", run.lakehouse
@@ -266,7 +267,7 @@ def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
     rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS, "offset"))
     assert rows == Counter(range(1, 240))
     assert medallion.verify(job, is_deep=True)["ok"]
-    assert medallion.rebuild(job, is_applied=False, reason="trial", by="ann")["changes"] == []
+    assert rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")["changes"] == []
 
 
 def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:

@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 from bronze.progress import topic_registry
 from bronze.progress.topic_registry import Topic
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
+from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from pipelines import bronze_to_silver, medallion
 from pipelines.job import Job
-from pipelines.recover import rebuild
+from pipelines.operate import gate_decision
+from pipelines.recover import rebuild, restore
 from silver.load import steps
 from silver.state.request import Erase, Kind, RecordFilter, Request, Reset
 from tests.pipelines.operate.test_requests import asked
@@ -83,14 +84,16 @@ def asking(kind: Kind) -> Callable[[Job], object]:
     return lambda job: medallion.decide(job, request)
 
 
-READS = {"show_gate", "partitions", "orders", "verify"}
+READS = {"partitions", "verify"}
 WRITES: dict[str, list[Callable[[Job], object]]] = {
     "run": [partial(medallion.run, stage=stage) for stage in ("bronze", "silver", "gate", "gold", None)],
     "plan": [medallion.plan],  # writes nothing, and shows no other pipeline's tables as this one's
     "decide": [asking(kind) for kind in ("release", "discard", "reset", "erase", "accept", "retire")],
-    "decide_gate_run": [partial(medallion.decide_gate_run, asked=Decision(each, "", "ann")) for each in (RELEASED, REJECTED)],
-    "restore": [partial(medallion.restore, to=1, reason="", by="ann", is_dry_run=False)],
-    "rebuild": [partial(medallion.rebuild, is_applied=is_applied, reason="", by="ann") for is_applied in (False, True)],
+    "run_alone": [
+        partial(medallion.run_alone, do=partial(gate_decision.decide, asked=Decision(RELEASED, "", "ann"), is_dry_run=False)),
+        partial(medallion.run_alone, do=partial(restore.restore, to=1, reason="", by="ann", is_dry_run=False)),
+        partial(medallion.run_alone, do=partial(rebuild.rebuild, is_applied=True, reason="", by="ann")),
+    ],
     "maintain": [partial(medallion.maintain, is_dry_run=False)],
     "forget": [partial(medallion.forget, key=b"k", is_dry_run=False)],
 }

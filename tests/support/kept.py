@@ -11,13 +11,14 @@ import typer
 import yaml
 
 import tidemark
-from expectations.checks import INVARIANTS, MEASURES
+from expectations.evidence.facts import INVARIANTS
 from lakehouse import errors
 from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
 from lakehouse.contracts.bronze import LostRange
 from lakehouse.contracts.contract import Contract
 from lakehouse.extract.sources import Source
+from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
 from silver.rules import Payload, Policy, Rules

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from silver.rules import Late, Undecodable
+from lakehouse.settings.formats import Undecodable
+from lakehouse.settings.policies import Late
 
 Stream = tuple[str, int, str | None]
 Place = tuple[str, int, int]

@@ -24,15 +24,6 @@ from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.runner.once import run_once
 from tidemark.runner.summary import Stage, with_first_streams, write_plan, write_result
 
-SECTIONS = {
-    "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
-    "Run": ("run", "plan"),
-    "Look": ("status", "report", "sql", "why", "order", "topic", "watermark"),
-    "Decide": ("quarantine", "gate"),
-    "Keep": ("verify", "maintain", "erase", "restore", "rebuild"),
-}
-"""The commands in the order of the help."""
-
 
 class _Sections(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- as typer calls it
@@ -46,10 +37,6 @@ class _Sections(TyperGroup):
 
 _PURPOSE = "Kafka to Bronze, Silver and Gold Delta tables, each record exactly once."
 app = group("tidemark", _PURPOSE, _Sections, has_completion=True)
-for _group in (config_app, jars_app, quarantine_app, watermark_app, gate_app, topic_app, broker_app):
-    app.add_typer(_group)
-for _command in (init, check, doctor, status, sql, report, why, order, verify, restore, rebuild, maintain, erase):
-    app.command()(_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -62,7 +49,6 @@ def _root(
     need_command(context)
 
 
-@app.command()
 def demo(
     *,
     into: Annotated[Path | None, typer.Option("--into", help="The folder for tables and configs; else a new one.")] = None,
@@ -77,7 +63,6 @@ def demo(
     run_demo(into, records=records)
 
 
-@app.command()
 def run(
     *,
     call: Call,
@@ -103,7 +88,6 @@ def run(
     return 0
 
 
-@app.command()
 def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     """Say what the next Silver load would do; load nothing."""
     from pipelines import medallion
@@ -111,6 +95,19 @@ def plan(*, limit: Limit = MAX_TABLE_ROWS, call: Call) -> None:
     with call.job() as job:
         planned = medallion.plan(job)
     call.show(with_first_streams(planned, limit), write_plan)
+
+
+_COMMANDS: dict[str, tuple[Any, ...]] = {
+    "Begin": (demo, init, check, doctor, config_app, jars_app, broker_app),
+    "Run": (run, plan),
+    "Look": (status, report, sql, why, order, topic_app, watermark_app),
+    "Decide": (quarantine_app, gate_app),
+    "Keep": (verify, maintain, erase, restore, rebuild),
+}
+SECTIONS = {title: [getattr(each, "__name__", "") or each.info.name for each in own] for title, own in _COMMANDS.items()}
+"""The commands in the order of the help."""
+for _each in [each for own in _COMMANDS.values() for each in own]:
+    app.add_typer(_each) if isinstance(_each, typer.Typer) else app.command()(_each)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -65,10 +65,10 @@ def order(
 
     Reads Bronze, in the order of arrival, and Silver, in the order of what was kept.
     """
-    from pipelines import medallion
+    from pipelines.arrival_order import orders
 
     with call.job() as job:
-        found = medallion.orders(job, topic=topic)
+        found = orders(job.spark, job.new_run(), job.settings, topic=topic)
     write_order(found, "json" if call.as_json else form)
 
 

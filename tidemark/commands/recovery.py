@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -44,10 +45,9 @@ def restore(
 
     With watermarks, rejects and the ledger, together. Bronze stays: the next run decides again what came after that load.
     """
-    from pipelines import medallion
+    from pipelines.recover import restore as restoring
 
-    with call.job() as job:
-        done = medallion.restore(job, to=to, reason=reason, by=person(by), is_dry_run=dry_run)
+    done = call.run_alone(partial(restoring.restore, to=to, reason=reason, by=person(by), is_dry_run=dry_run))
     call.show(done, write_restored)
 
 
@@ -63,10 +63,9 @@ def rebuild(
     Shows each decision that changes. For a changed extractor or policy, or a damaged table.
     Gold follows with the next run.
     """
-    from pipelines import medallion
+    from pipelines.recover import rebuild as rebuilding
 
-    with call.job() as job:
-        done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
+    done = call.run_alone(partial(rebuilding.rebuild, is_applied=apply, reason=reason, by=person(by)))
     call.show(done, write_rebuilt)
 
 
@@ -139,11 +138,9 @@ def maintain(
     if not erase and (key, key_hex, key_file) != (None, None, None):
         raise UsageError("A key is given without --erase.", where="maintain", expected="--erase with the key")
     sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
+    do: Any = medallion.maintain if sought is None else partial(medallion.forget, key=sought)
     with call.job() as job:
-        if sought is None:
-            done = medallion.maintain(job, is_dry_run=dry_run)
-        else:
-            done = medallion.forget(job, sought, is_dry_run=dry_run)
+        done = do(job, is_dry_run=dry_run)
     call.show(done, _write_maintained if sought is None else _write_erased)
     if sought is not None and not done["is_proven"]:
         raise typer.Exit(1)

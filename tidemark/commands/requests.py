@@ -165,21 +165,20 @@ def gate_show(
     call: Call,
 ) -> None:
     """Show the last gate run, and the rows behind what was not met."""
-    from pipelines import medallion
+    from expectations import failing_rows
 
     with call.job() as job:
-        found = medallion.show_gate(job, rows=rows)
-    call.show(found, write_gate_run)
+        found = failing_rows.last_gate_run(job.spark, job.new_run(), job.settings.gate, rows=rows)
+    call.show(found and {"pipeline": job.settings.pipeline, **found}, write_gate_run)
 
 
 def _add_decision(verb: str, decision: str, description: str) -> None:
     @gate_app.command(verb, help=description)
     def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
-        from pipelines import medallion
+        from pipelines.operate import gate_decision
 
         asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
-        with call.job() as job:
-            done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
+        done = call.run_alone(partial(gate_decision.decide, asked=asked, is_dry_run=dry_run))
         call.show(done, write_gate_decision)
 
 

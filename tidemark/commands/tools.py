@@ -44,6 +44,13 @@ class Call:
         """Open a job with the settings."""
         return job_of(self.settings())
 
+    def run_alone(self, do: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        """Execute an operation that writes; see `pipelines.medallion.run_alone`."""
+        from pipelines import medallion
+
+        with self.job() as job:
+            return medallion.run_alone(job, do)
+
     def show(self, found: Any, write_text: Callable[[Any], None]) -> None:
         """Print a result on stdout: as JSON, or as text."""
         write_json(found) if self.as_json else write_text(found)

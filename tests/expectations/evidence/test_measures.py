@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load, load_facts, stream_facts
+from expectations.evidence.facts import BronzeCounts, Evidence, Row, by_load, differences, load_facts, stream_facts
 from expectations.failing_rows import _as_they_were as as_they_were
-from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import STREAM
 from lakehouse.extract.sources import Source
@@ -137,12 +136,12 @@ def test_what_differs_is_told_with_what_each_table_says() -> None:
     evidence = replace(GOOD, silver=[silver(rows=6)], watermarks=[], bronze=BronzeCounts({("t", 0, 1): 11}))
     place = {"topic": "t", "partition": 0, "producer": None, "load_seq": 1}
 
-    assert differences(evidence, "silver_mismatch") == [{**place, "silver_rows": 6, "ledger_kept": 7}]
-    assert differences(evidence, "unaccounted") == [{**place, "bronze_records": 11, "ledger_records": 10}]
-    assert differences(evidence, "watermark_mismatch") == [
+    assert differences(evidence, "silver_matches_ledger") == [{**place, "silver_rows": 6, "ledger_kept": 7}]
+    assert differences(evidence, "records_are_conserved") == [{**place, "bronze_records": 11, "ledger_records": 10}]
+    assert differences(evidence, "watermark_matches_silver") == [
         {**place, "silver_highest": [0, 7], "ledger_watermark": [0, 7], "watermark": None}
     ]
-    assert differences(GOOD, "silver_mismatch") == []
+    assert differences(GOOD, "silver_matches_ledger") == []
 
 
 def test_a_version_between_two_loads_belongs_to_the_later() -> None:

@@ -107,7 +107,7 @@ def test_text_in_the_file_is_taken_as_written_and_anchors_are_understood(tmp_pat
     text = text.replace("localhost:9092", "localhost:9092\n  properties: {a.b: 0123, c.d: yes, e.f: true}")
     settings = load(write_text(tmp_path, text + "gate: {expectations: [{expect_x: {value_set: *t}}]}\n"), environ={})
     assert settings.kafka.topics == ("123", "on")
-    assert settings.sequence.describe() == "bytes 4:12 (int64)"
+    assert (settings.sequence.bytes_range, settings.sequence.encoding) == ("4:12", "int64")
     assert settings.kafka.properties == {"a.b": "0123", "c.d": "yes", "e.f": "true"}
     assert settings.gate.expectations[0].arguments == {"value_set": [123, "on"]}
 

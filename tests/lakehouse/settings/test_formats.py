@@ -31,7 +31,7 @@ def test_a_config_says_what_to_install_for_its_format(monkeypatch: pytest.Monkey
     value = {"format": name, "schema": "id STRING", "registry": {"url": "http://localhost:8081"}}
     assert load(small_config(str(tmp_path), value=value), environ={}).registry is not None
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    formats._imported.cache_clear()
+    formats.load.cache_clear()
     with pytest.raises(ToolError, match=rf"tidemark-lakehouse\[{name}\]"):
         load(small_config(str(tmp_path), value=value), environ={})
     assert load(small_config(str(tmp_path), value={**value, "format": "json"}), environ={}).registry is not None
@@ -39,7 +39,7 @@ def test_a_config_says_what_to_install_for_its_format(monkeypatch: pytest.Monkey
 
 def test_a_report_and_metrics_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    formats._imported.cache_clear()
+    formats.load.cache_clear()
     settings = load(small_config(str(tmp_path), watch={"metrics_port": 9464}), environ={})
     with pytest.raises(ToolError, match=r"tidemark-lakehouse\[watch\]"), listening(settings, PythonLog()):
         pass

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakehouse.settings.base import SettingError
+from lakehouse.settings.extractor import describe
 from lakehouse.settings.gate import Gate, UserExpectation
 from lakehouse.settings.payload_schema import _SCALARS, Kind, Type, parse
 from lakehouse.settings.pipeline import Extractor, Kafka, LakehouseSettings, Policies, Settings, ValueFormat
@@ -68,7 +69,8 @@ def test_the_schema_of_avro_values_may_be_in_a_file(tmp_path: Path) -> None:
 )
 def test_an_extractor_knows_its_form_argument_and_encoding(given: dict[str, object], argument: str, described: str) -> None:
     extractor = Extractor.model_validate(given)
-    assert (extractor.form, extractor.argument, extractor.describe()) == (next(iter(given)), argument, described)
+    assert (extractor.form, extractor.argument) == (next(iter(given)), argument)
+    assert describe(extractor.form, extractor.argument, extractor.encoding) == described
     assert extractor.encoding == next((each for each in ("int32", "int64") if each in described), "utf8")
 
 

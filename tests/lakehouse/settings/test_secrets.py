@@ -12,6 +12,7 @@ from lakehouse.config.keys import all_keys, dotted
 from lakehouse.config.load import ConfigMistakesError, load, redacted, resolve, show_yaml
 from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
+from lakehouse.settings.extractor import describe
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret, secret_texts, smells_of_secret
 from tests.support.planted import FORMS, PLANTED, SECTIONS, VARIABLE, plant_scopes, planted, secret_keys
@@ -68,7 +69,7 @@ def test_the_client_and_the_tables_get_the_real_values(settings: Settings) -> No
         str,
         lambda settings: repr(settings.kafka) + repr(settings.lakehouse) + repr(settings.gate.expectations),
         lambda settings: repr((settings.kafka.bootstrap_servers, settings.lakehouse.root, settings.kafka.properties)),
-        lambda settings: settings.sequence.describe(),
+        lambda settings: describe(settings.sequence.form, settings.sequence.argument, settings.sequence.encoding),
         Settings.model_dump_json,
         lambda settings: json.dumps(settings.model_dump(mode="json")),
         lambda settings: str(settings.model_dump()),

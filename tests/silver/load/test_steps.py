@@ -14,13 +14,14 @@ from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, TableMissingError, TableStateError
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
+from lakehouse.settings.formats import Undecodable
 from lakehouse.settings.pipeline import Gate, Settings
 from pipelines.operate import requests
 from silver import model
 from silver.load import planner, recover
 from silver.load import steps as load
 from silver.model import Limits
-from silver.rules import Policy, Rules, Undecodable
+from silver.rules import Policy, Rules
 from silver.state.request import RecordFilter, Request
 from silver.state.tables import create_tables
 from tests.support.bronze import SEQ, Record, put

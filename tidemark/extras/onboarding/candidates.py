@@ -22,8 +22,8 @@ from lakehouse.errors import UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract import debezium, on_driver
 from lakehouse.extract.on_driver import Object, Record, text_of
-from lakehouse.extract.sources import Encoding, Form, Source
-from lakehouse.settings.extractor import IN_VALUE, ROLES
+from lakehouse.extract.sources import Source
+from lakehouse.settings.extractor import ENCODED, IN_VALUE, ROLES, WIDTHS, SourceForm
 from tidemark.extras.onboarding.change_events import Event, among, is_connector
 from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Registered, scalars
 from tidemark.process.output import plain
@@ -45,7 +45,7 @@ _KINDS = {
     FRACTION: re.compile(rb"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?"),
     TRUTH: re.compile(rb"true|false"),
 }
-_BINARY: dict[str, Encoding] = {"whole numbers in 4 bytes": "int32", "whole numbers in 8 bytes": "int64"}
+_BINARY = {f"whole numbers in {width} bytes": encoding for encoding, width in WIDTHS.items()}
 _LITTLE_ENDIAN = ", little-endian"  # the end of the kind of binary numbers that the config does not read
 _NOBODY = (FRACTION, TRUTH)  # kinds of values that are no producer's name
 _FAR = 256  # times as far: steps of numbers whose bytes are read in the wrong order
@@ -60,8 +60,7 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
-_FORMS = ("debezium", "header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
-_IN_VALUE = (*IN_VALUE, "prefixed_json")  # the forms that tombstones do not have; a run skips these
+_FORMS: tuple[SourceForm, ...] = ("debezium", "header", "json", "prefixed_json", "field", "value")  # those that a sample shows
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
 _FEW = 20  # with fewer records a sample says little
@@ -218,11 +217,10 @@ class Candidate:
 
 def extractor(source: Source) -> dict[str, Any]:
     """A source as the config writes it."""
-    if source.form in ("value", "offset"):
-        return {"value": source.encoding} if source.form == "value" else {"offset": True}
-    forms = {"prefixed_json": "json", "debezium_epoch": "debezium"}
-    written: dict[str, Any] = {forms.get(source.form, source.form): source.argument}
-    is_encoded = source.encoding != "utf8" and source.form in ("header", "bytes")
+    if source.form == "value":
+        return {"value": source.encoding}
+    written: dict[str, Any] = {"json" if source.form == "prefixed_json" else source.form: source.argument or True}
+    is_encoded = source.encoding != "utf8" and source.form in ENCODED
     return written | ({"encoding": source.encoding} if is_encoded else {})
 
 
@@ -302,7 +300,7 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
     return Found(sample, found, options(sample, found, by_role), documents, unnamed, left_out, no_json, events)
 
 
-def _names(record: Record, form: Form, document: Any) -> Iterator[Source | str]:
+def _names(record: Record, form: SourceForm, document: Any) -> Iterator[Source | str]:
     """Yield what an extractor could name in a record, and the names that no extractor can spell."""
     for name, _ in record.headers:
         yield Source("header", name) if 0 < len(name) <= _LONGEST_NAME else name
@@ -332,7 +330,7 @@ def candidate(source: Source, records: Iterable[Record], *, detects: bool = True
         orders = ([int.from_bytes(each, order) for each in there] for order in ("little", "big"))
         little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in orders)
         # The right order of bytes has by far the smaller steps.
-        kind = f"whole numbers in {on_driver.WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
+        kind = f"whole numbers in {WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
     names = [None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read]
     if source.form == "debezium":  # the whole position in one number
@@ -372,7 +370,7 @@ def _kind(raw: bytes) -> str:
 
 def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], events: Sequence[Event]) -> Candidate:
     """Add how a candidate's numbers go, and why it does not fit as the sequence, the producer or the epoch."""
-    skipped = sample.tombstones if each.source.form in _IN_VALUE else 0
+    skipped = sample.tombstones if each.source.form in IN_VALUE else 0
     steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers) - skipped
     missing, without, different = total - each.present, each.names.count(None) - skipped, len(each.different_names)
     is_event = bool(events) and each.is_in_value
@@ -433,7 +431,7 @@ def _key_texts(key: bytes | None) -> frozenset[str]:
     found = Record(key).json
     if isinstance(found, dict | list):
         return frozenset(text_of(part).decode() for _, part in scalars(found) if part is not None)
-    texts = {str(int.from_bytes(key, signed=True))} if len(key) in on_driver.WIDTHS.values() else set()
+    texts = {str(int.from_bytes(key, signed=True))} if len(key) in WIDTHS.values() else set()
     with contextlib.suppress(UnicodeDecodeError):
         texts.add(key.decode())
     return frozenset(texts)
@@ -467,7 +465,7 @@ class Option:
         names, epochs = producer.names if producer else None, epoch.numbers if epoch else None
         sequence = by_role["sequence"]
         steps = walk(sample.records, sequence.numbers, names, epochs, sample.tails)
-        skipped = sample.tombstones if sequence.source.form in _IN_VALUE else 0
+        skipped = sample.tombstones if sequence.source.form in IN_VALUE else 0
         steps = replace(steps, gaps=None) if sequence.source.form == "debezium" else steps
         return cls(by_role, steps, len(sample.records) - skipped - steps.records)
 
@@ -494,8 +492,9 @@ class Option:
     def rank(self) -> tuple[object, ...]:
         """The place among several: the lowest is the best; see `ORDER`."""
         is_named, named = _is_named(self.by_role["sequence"], "sequence"), self.named()
-        kept_out, form = self.steps.kept_out + self.unread, _FORMS.index(self.by_role["sequence"].source.form)
-        return (kept_out, len(named), not is_named, named.count(False), form, self.steps.gaps or 0, self.label)
+        kept_out, form = self.steps.kept_out + self.unread, self.by_role["sequence"].source.form
+        place = (*_FORMS, form).index(form)
+        return (kept_out, len(named), not is_named, named.count(False), place, self.steps.gaps or 0, self.label)
 
 
 def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:

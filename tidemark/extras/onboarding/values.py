@@ -23,7 +23,7 @@ from tidemark.extras.onboarding.change_events import Event, among, declared, sca
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lakehouse.extract.sources import Form
+    from lakehouse.settings.extractor import SourceForm
     from lakehouse.settings.registry import Registry
     from tidemark.extras.onboarding.sample import Sampled
 
@@ -38,7 +38,7 @@ _TAKES = {"BOOLEAN": {TRUTH}, "BIGINT": {WHOLE}, "DOUBLE": {WHOLE, FRACTION}, "S
 """What a type holds without loss: Spark does not keep fractions as text the way they are written."""
 
 Path = tuple[str | None, ...]  # the keys that lead to a part of a document; None for an element of a list
-_FORMS: dict[str | None, Form] = {"avro": "field", "json": "prefixed_json"}
+_FORMS: dict[str | None, SourceForm] = {"avro": "field", "json": "prefixed_json"}
 _MOST_UNASKED = 20  # ids of values that look like a registry's, if no registry is named
 _MOST_IDS = 256  # of a load
 _SHARE = 0.95  # of a topic's values: if more have ids, the others are a producer's mistakes
@@ -216,7 +216,7 @@ class Registered:
         """How many values of those topics could not be decoded."""
         return list(self.documents.values()).count(None)
 
-    def row(self, each: Sampled) -> tuple[Record, Form, Any]:
+    def row(self, each: Sampled) -> tuple[Record, SourceForm, Any]:
         """A record as extractors read it, the form of those that read its value, and the value as JSON or decoded from Avro."""
         form = _FORMS.get(self.formats.get(each.topic), "json")
         record = Record(each.value, each.headers or (), each.offset, self.documents.get(each[:3]))
