@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
-from lakehouse.delta.small_tables import Row
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
 from lakehouse.spark import frames
@@ -57,17 +56,6 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(
 
     undecided = [(partition, nth) for nth, partition in enumerate(partitions) if partition != 1]
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
-
-
-def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: SparkSession, run: Run) -> None:
-    put(spark, run, [Record.of(offset, offset, partition=partition) for partition in (0, 1) for offset in range(6)])
-    rows: list[Row] = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
-    by_offset = bronze_range.by_offset(after_version=0, to_version=1, above={("t", 0): 2}, rows=rows)
-
-    records = bronze_range.read(spark, run, by_offset)
-
-    read = sorted((row["partition"], row["offset"]) for row in records.collect())
-    assert read == [(0, 3), (0, 4), (1, 0), (1, 1)]
 
 
 def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:

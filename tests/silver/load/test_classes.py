@@ -18,8 +18,7 @@ BY_PRODUCER = Reading(Source("header", "seq"), producer=Source("header", "produc
 RULES = Rules(
     Source("header", "seq"),
     payload=Payload("json", "seq BIGINT, name STRING"),
-    max_jump=100,
-    own=(("epochs", BY_PRODUCER), ("nameless", BY_PRODUCER), ("alike", BY_PRODUCER)),
+    own=(("nameless", BY_PRODUCER), ("alike", BY_PRODUCER)),
 )
 
 RESENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 4, 2, 3, 4, 6])]
@@ -41,19 +40,12 @@ DECODED = [
     Record(offset, value=value, headers=(("seq", b"%d" % offset),))
     for offset, value in enumerate([b'{"seq": 1, "name": "a"}', b'{"seq": 2, "more": 1}', b'{"seq"', None, b"\xff"])
 ]
-EPOCHS = [
-    Record.of(0, 5, producer="a", epoch=1),
-    Record.of(1, 1, producer="a", epoch=2),
-    Record.of(2, 6, producer="a", epoch=1),
-    Record.of(3, 5, producer="b", epoch=0),
-]
 NAMELESS = [Record.of(0, 1, epoch=0), Record.of(1, 2, epoch=0)]
 NAMES = dict(enumerate(["a", "A", "a ", "a\0", " ", "\u00e9", "e\u0301", "\uffff", "\U0001f40c", "null"], start=1))
 OWN = [(name, sequence) for number, name in NAMES.items() for sequence in (number, 50)]
 ALL = [(name, sequence) for name in NAMES.values() for sequence in NAMES]
 ALIKE = [Record.of(offset, sequence, producer=name, epoch=0) for offset, (name, sequence) in enumerate(OWN + ALL)]
-CORRUPT = [Record.of(offset, seq) for offset, seq in enumerate([1, 2, 2**63 - 1, 3, 4])]
-SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nameless": NAMELESS, "corrupt": CORRUPT}
+SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "nameless": NAMELESS}
 
 
 @pytest.fixture(scope="module")
@@ -110,25 +102,10 @@ def test_the_payload_is_decoded_and_null_where_it_cannot_be(spark: SparkSession,
     assert payloads == [(1, "a"), (2, None), None, None, None]
 
 
-def test_a_greater_epoch_starts_the_sequence_anew_and_fences_the_one_before(spark: SparkSession, decided: Run) -> None:
-    marks = rows(spark, decided, "silver_watermarks", "epochs").orderBy("producer")
-    rejects = rows(spark, decided, "silver_rejects", "epochs").select("first_offset", "class")
-
-    assert [(r["producer"], r["epoch"], r["high_watermark"]) for r in marks.collect()] == [("a", 2, 1), ("b", 0, 5)]
-    assert [tuple(row) for row in rejects.collect()] == [(2, "fenced")]
-
-
 def test_records_that_name_no_stream_still_move_the_partition(spark: SparkSession, decided: Run) -> None:
     marks = rows(spark, decided, "silver_watermarks", "nameless")
     found = marks.select("producer", "epoch", "high_watermark", "last_offset").collect()
     assert [tuple(row) for row in found] == [(None, None, None, 1)]
-
-
-def test_one_corrupt_huge_number_is_set_aside_and_silences_nothing(spark: SparkSession, decided: Run) -> None:
-    rejects = rows(spark, decided, "silver_rejects", "corrupt").select("first_offset", "class", "first_sequence")
-
-    assert [tuple(row) for row in rejects.collect()] == [(2, "jump", 2**63 - 1)]
-    assert kept(spark, decided, "corrupt") == [(0, 1), (1, 2), (3, 3), (4, 4)]
 
 
 def test_producers_whose_names_look_alike_are_streams_of_their_own(spark: SparkSession, decided: Run) -> None:

@@ -61,22 +61,6 @@ def loaded_twice(spark: SparkSession, run: Run) -> None:
 run = copy_of(loaded_twice)
 
 
-def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spark: SparkSession, run: Run) -> None:
-    put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([4, 6, 6, 7], start=3)])
-    names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
-    before = [tables.version(spark, run.table(name)) for name in names]
-    recovered = recover.recover(spark, run, BY_HEADER)
-
-    planned = planner.plan(spark, run, BY_HEADER, recovered)
-    after = [tables.version(spark, run.table(name)) for name in names]
-    done = load_all(spark, run)
-
-    assert planned is not None
-    assert before == after
-    assert {name: planned.count(name) for name in done.counts} == done.counts
-    assert (planned.count("records"), planned.count("missing")) == (4, 1)
-
-
 def test_a_load_without_bronze_is_refused(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     with pytest.raises(TableMissingError, match=r"bronze_records(.|\n)*tidemark run"):
         load_all(spark, new_run())
