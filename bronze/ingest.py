@@ -227,8 +227,9 @@ def _translate_error(job: _Ingest, standing: Standing, error: Exception) -> Tide
 
 def _note_growths(job: _Ingest, standing: Standing, seen: Mapping[str, Seen], started_at: datetime) -> None:
     """Commit for which topics all records from before the producers knew the added partitions are read."""
-    if not seen:  # then only the checkpoint knows the partitions
-        standing = _with_new_topics(job, read_standing(job.spark, job.run), seen)
+    after = _seen(job) if seen else {}
+    if not after or after != seen:  # the partitions came during the read, or only the checkpoint knows them
+        standing = _with_new_topics(job, read_standing(job.spark, job.run), after)
     grown = [(topic, topic.growth) for name, topic in standing.topics.items() if name in job.kafka.topics and topic.growth]
     before = started_at - _SENDERS_LEARN
     write_grown(job.spark, job.run, [topic for topic, growth in grown if not growth.is_read and growth.noticed_at <= before])
@@ -245,16 +246,16 @@ def _with_new_topics(job: _Ingest, standing: Standing, seen: Mapping[str, Seen],
         return standing
     write_begun(job.spark, job.run, noted.values())
     crash_point("bronze.topics_noted")
-    return read_standing(job.spark, job.run)
+    after = read_standing(job.spark, job.run)
+    return _with_new_topics(job, after, seen) if any(each.starts is None for each in standing.topics.values()) else after
 
 
 def _new_topics(
     job: _Ingest, standing: Standing, seen: Mapping[str, Seen], *, is_another_list: bool = False
 ) -> dict[str, Topic]:
     """Return the topics that need a new row in `bronze_topics`. The checkpoint may show that the list of topics changed."""
-    kafka = job.kafka
+    kafka, checkpoint = job.kafka, standing.checkpoint
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
-    checkpoint = standing.checkpoint
     try:
         started = starts(job.spark, job.run, kafka, standing, seen)
     except SPARK_ERRORS as error:
@@ -265,11 +266,11 @@ def _new_topics(
         topic_id = seen[name].topic_id if name in seen else None
         known = standing.topics.get(name)
         topic = replace(known, skipped=None) if known else Topic(name, 1, topic_id, checkpoint.number, {})
-        if is_another_list:
-            topic = replace(topic, checkpoint=checkpoint.number + 1)
-        if topic.topic_id is None:
-            topic = replace(topic, topic_id=topic_id)
-        partitions = {*map(int, (checkpoint.planned or {}).get(name, ())), *(seen[name].partitions if name in seen else ())}
+        number = checkpoint.number + 1 if is_another_list else topic.checkpoint
+        topic = replace(topic, checkpoint=number, topic_id=topic.topic_id or topic_id)
+        partitions = {*map(int, (checkpoint.planned or {}).get(name, ()))}
+        if name in seen and not (partitions and known and known.starts is None):  # of 0.2: those after its last run are added
+            partitions |= {*seen[name].partitions}
         topic = replace(topic, starts=started.get(name, topic.starts)).with_partitions(partitions)
         if topic != known:
             noted[name] = topic

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 5.0
 _API_TIMEOUT, _REQUEST_TIMEOUT = "default.api.timeout.ms", "request.timeout.ms"
-_DEFAULTS = {
+_DEFAULTS = {  # client properties that the settings may override
     # Spark asks three times, so a broker that never answers costs three of these. Kafka's own default is 60 s.
     _API_TIMEOUT: "30000",
     # Kafka's default of 500 means a call into the consumer for every 500 records.
@@ -28,7 +28,6 @@ _DEFAULTS = {
     # At a partition's end, Spark's request for its bounds waits for the fetch in progress: half a second by default.
     "fetch.max.wait.ms": "20",
 }
-"""Client properties that the settings may override."""
 
 
 def java_properties(kafka: Kafka) -> dict[str, str]:

@@ -290,25 +290,16 @@ def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[obj
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found.update(tuples_of(of_keys(kept, frames.of_arrow(silver.sparkSession, keys)).toArrow(), KEY))
-        found.update(_known_elsewhere(keys, silver, rules))
+        linked = {topic: rules.linked(topic) for topic in pc.unique(keys["topic"]).to_pylist()}
+        numbers = keys.select(NUMBER).cast(_TYPES)
+        if others := [_under(numbers, [topic], other) for topic, names in linked.items() for other in names]:
+            sought = pa.concat_tables(others)
+            low, high = pc.min_max(sought["sequence"]).as_py().values()
+            is_near = F.col("topic").isin(*pc.unique(sought["topic"]).to_pylist()) & F.col("sequence").between(low, high)
+            elsewhere = _numbered(silver.where(is_near), _sequences(sought), content_sha256).select(*NUMBER).distinct()
+            held = set(tuples_of(elsewhere.toArrow(), NUMBER))
+            found.update(key for key in tuples_of(keys, KEY) if any((other, *key[2:]) in held for other in linked[key[0]]))
     return found
-
-
-def _known_elsewhere(keys: pa.Table, silver: DataFrame, rules: Rules) -> Iterator[tuple[object, ...]]:
-    """Yield the keys whose number Silver holds in another incarnation or partition with the same numbering."""
-    linked = {topic: rules.linked(topic) for topic in pc.unique(keys["topic"]).to_pylist()}
-    numbers = keys.select(NUMBER).cast(_TYPES)
-    others = [_under(numbers, [topic], other) for topic, names in linked.items() for other in names]
-    if not others:
-        return
-    sought = pa.concat_tables(others)
-    low, high = pc.min_max(sought["sequence"]).as_py().values()
-    near = silver.where(F.col("topic").isin(*pc.unique(sought["topic"]).to_pylist()) & F.col("sequence").between(low, high))
-    found = of_keys(near, frames.of_arrow(silver.sparkSession, sought.group_by(list(NUMBER)).aggregate([])))
-    held = set(tuples_of(found.select(*NUMBER).distinct().toArrow(), NUMBER))
-    for key in tuples_of(keys, KEY):
-        if any((other, *key[2:]) in held for other in linked[key[0]]):
-            yield key
 
 
 def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:

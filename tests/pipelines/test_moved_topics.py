@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from bronze import ingest
 from bronze.kafka import metadata
+from bronze.progress import topic_registry
 from lakehouse.errors import TidemarkError, TopicRecreatedError, UsageError
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_RECORDS
@@ -22,6 +23,7 @@ from pipelines.recover.rebuild import rebuild
 from silver.load import planner, recover, steps
 from silver.rules import Rules
 from silver.state.request import RecordFilter, Request, Reset
+from tests.bronze.progress.test_start_offsets import OF_0_2
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, read
 from tests.conftest import Topics
 from tests.support.kafka import Sent, add_partitions, delete_topic, send, sequenced
@@ -330,3 +332,33 @@ def test_a_backlog_is_compared_if_the_config_says_so(spark: SparkSession, run: R
     claim_a_load_and_die(spark, run, job)
     repeated: Any = medallion.run(job, "silver")
     assert (repeated["silver"]["repeated"], counts(repeated)) == ([1], (110, 100, 0, 0))
+
+
+@pytest.mark.parametrize("is_of_0_2", [False, True])
+def test_partitions_added_during_a_read_or_after_the_last_one_of_0_2_are_compared(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, monkeypatch: pytest.MonkeyPatch, *, is_of_0_2: bool
+) -> None:
+    name, servers, read_available = topic(2), broker.bootstrap_servers, ingest._read_available
+    job = job_of(spark, run, broker, name, policies={"numbering": "per_topic"})
+    send(servers, name, keyed(range(1, 51), 2))
+
+    def grow() -> None:
+        add_partitions(servers, name, 4)
+        send(servers, name, keyed(range(1, 61), 4))
+
+    def read_after_growth(*given: Any) -> tuple[int, int]:
+        grow()
+        return read_available(*given)
+
+    with monkeypatch.context() as patched:
+        if is_of_0_2:
+            patched.setattr(topic_registry, "TOPICS", OF_0_2)
+        medallion.run(job)
+    if is_of_0_2:
+        grow()
+    else:
+        monkeypatch.setattr(ingest, "_read_available", read_after_growth)
+    assert counts(load(job)) == (10, 50, 0, 0)
+    growth = topic_registry.read(spark, run)[name].growth
+    assert growth is not None
+    assert (growth.before, growth.partitions) == (2, 4)

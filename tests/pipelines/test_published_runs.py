@@ -7,7 +7,6 @@ again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_
 Timestamps distinguish a block that the client sent again by itself from one that an application sent again.
 """
 
-from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +17,7 @@ from pyspark.sql import functions as F
 from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver.audit.arrival_order import diagnose
-from silver.load import breaker, planner, recover, steps
+from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put, put_spans
@@ -65,26 +64,6 @@ def test_published_jumps_are_found_and_every_number_is_kept_once_in_its_class(sp
     assert classes == CLASSES
     assert sum(row["records"] for row in ledger) == sum(map(sum, CLASSES.values()))
     assert [row["late_accepted"] for row in ledger] == [row["late"] for row in ledger]
-
-
-def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run) -> None:
-    late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
-    rules = Rules.of(settings_of(run, sequence=BY_VALUE))
-    put_spans(spark, run, late)
-    tables.create_tables(spark, run, rules)
-
-    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
-
-    assert planned is not None
-    breaker.require_closed(spark, run, planned, breaker.Shares(0.5))
-    rejects = [row for row in planned.rejects.to_pylist() if row["class"] == "late"]
-    assert {row["state"] for row in rejects} == {"held"}
-    held = Counter(row["partition"] for row in rejects)
-    found = {
-        REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], held[row["partition"]]) for row in planned.ledger
-    }
-    assert found == {name: classes for name, classes in CLASSES.items() if classes[2]}
-    assert all(row["late_accepted"] == 0 for row in planned.ledger)
 
 
 _AT = datetime(2026, 11, 26, 20, tzinfo=UTC)

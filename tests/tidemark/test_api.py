@@ -50,7 +50,6 @@ CIRCLE["kafka"] = CIRCLE
     ("config", "said"),
     [
         ({}, "holds no settings"),
-        ({**NOTHING, "sequence": {"heder": "seq"}}, "sequence.heder"),
         ({**NOTHING, "pipeline": object()}, "a value that YAML lacks"),
         ({**NOTHING, "pipeline": b"tests"}, "a value of the type bytes"),
         (CIRCLE, "a value that YAML lacks"),

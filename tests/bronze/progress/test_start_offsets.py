@@ -24,7 +24,7 @@ from tidemark.extras.demo.broker import LocalBroker
 from tidemark.readers import topics
 
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-_OF_0_2 = replace(TOPICS, columns=tuple(column for column in TOPICS.columns if not column.is_added_later))
+OF_0_2 = replace(TOPICS, columns=tuple(column for column in TOPICS.columns if not column.is_added_later))
 
 
 def counts(spark: SparkSession, run: Run, name: str) -> dict[int, int]:
@@ -46,7 +46,7 @@ def test_a_partition_without_a_record_goes_on_where_it_started_at_each_new_check
         send(servers, name, sequenced(1, 2, partition=partition))  # history, which nobody wants
     with monkeypatch.context() as patched:
         if is_of_0_2:
-            patched.setattr(topic_registry, "TOPICS", _OF_0_2)
+            patched.setattr(topic_registry, "TOPICS", OF_0_2)
             ingest(spark, new_run(), kafka())
         else:
             patched.setattr(ingesting, "_read_available", lambda *_: 1 / 0)

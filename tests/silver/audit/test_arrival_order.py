@@ -38,12 +38,6 @@ def test_a_published_run_is_told_with_the_published_jumps_and_counts(published: 
     assert (order.count("DJF"), order.count("DJB"), order.count("JF"), order.count("JB")) == published.row[1:]
 
 
-def test_the_published_jumps_leave_the_published_duplicates_but_in_two_runs() -> None:
-    told = {run.name: (run.duplicates, run.row.duplicates) for run in PUBLISHED if run.duplicates != run.row.duplicates}
-
-    assert told == {"Kafka, connections killed, 1": (8_232, 13_263), "Kafka, leader killed, 2": (791, 819)}
-
-
 def test_a_finding_tells_the_published_runs_of_kafka_from_those_of_pulsar() -> None:
     found = {tuple(finding.name for finding in diagnose(arrived(*run.spans()))) for run in KAFKA}
     assert found == {("reordering",)}

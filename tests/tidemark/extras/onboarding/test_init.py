@@ -237,15 +237,6 @@ def test_values_that_are_not_read_are_named_with_the_reason(filled: Filled, begi
         assert f"12 of 12 values of {name} are not read: {fault}." in said
 
 
-def test_an_unknown_schema_and_protobuf_are_named_and_a_header_is_found(filled: Filled, begin: Begin) -> None:
-    bodies = [*behind(9, *(b"\0\x08\x01" for _ in range(20))), *behind(4711, b"x")]
-    name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
-    with answering({9: {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}}) as url:
-        code, out, _ = begin(name, "--registry", url)
-    assert (code, load("tidemark.yml").sequence, load("tidemark.yml").value) == (0, extractor(header="seq"), None)
-    assert "9: fields of PROTOBUF values are not looked at." in " ".join(out.split())
-
-
 def test_topics_of_avro_and_json_each_have_their_value(filled: Filled, begin: Begin) -> None:
     first, second = filled(*avro(*range(0, 40, 2))), filled(*behind(8, *(b'{"n": %d}' % n for n in range(9))))
     plain = filled(*sequenced(*range(1, 9)))
