@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TEXT, _PARSED, _DECODED, _PROBLEM = "_text_of_event", "_parsed_event", "_decoded_event", "_problem_of_event"
 _ROW, _ENVELOPE = "_row", "_envelope"
-_ANY_OBJECT = "STRUCT<_: STRING>"
+_NUMBER, _STRING, _ANY_OBJECT = Type("scalar", "BIGINT"), Type("scalar", "STRING"), "STRUCT<_: STRING>"
 
 
 def parsed(records: DataFrame, is_event: Sequence[tuple[Written | None, Column]], databases: Sequence[str]) -> DataFrame:
@@ -66,8 +66,8 @@ def _of_json(records: DataFrame, is_event: Column, fields: Mapping[str, Sequence
     text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
     places = [place for each in fields.values() for place in each]
     numbers = {place.rpartition(".")[2] for name in debezium.NUMBERS for place in fields.get(name, ())}
-    type_of = lambda name: Type("scalar", "BIGINT" if name in numbers else "STRING")  # noqa: E731
-    wanted = at_path(*places, *(f"payload.{place}" for place in places), "schema.type", leaf=type_of)
+    wrapped = (f"payload.{place}" for place in places)
+    wanted = at_path(*places, *wrapped, "schema.type", leaf=lambda name: _NUMBER if name in numbers else _STRING)
     # One projection per step, as the next one uses its column more than once.
     found = records.withColumn(_TEXT, text)
     found = found.withColumn(_PARSED, json_strictness.parse_document(F.col(_TEXT), wanted.sql()))

@@ -258,8 +258,8 @@ def _event_text(document: Any, place: str) -> str | None:
 
 def _event_number(document: Any, place: str) -> int | None:
     found = _in_event(document, place)
-    is_whole = isinstance(found, Digits) and re.fullmatch("-?[0-9]{1,19}", found) and -_LARGEST <= int(found) <= _LARGEST
-    return int(found) if is_whole else None
+    is_whole = isinstance(found, Digits | int) and re.fullmatch("-?[0-9]{1,19}", str(found))
+    return int(found) if is_whole and -_LARGEST <= int(found) <= _LARGEST else None
 
 
 def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:
