@@ -230,8 +230,8 @@ def raw(  # noqa: PLR0911 -- one for each form
 
 def _of_event(source: Source, record: Record) -> tuple[bytes | None, str | None]:
     """Return the epoch or the sequence of Debezium's position as digits, or the problem."""
-    found = record.behind_prefix if (record.value or b"").startswith(b"\0") else record
-    document, problem = found.event
+    has_prefix = record.decoded is None and (record.value or b"").startswith(b"\0")
+    document, problem = (record.behind_prefix if has_prefix else record).event
     if problem:
         return None, problem
     if _event_text(document, "schema.type") == "struct":
@@ -258,7 +258,7 @@ def _event_text(document: Any, place: str) -> str | None:
 
 def _event_number(document: Any, place: str) -> int | None:
     found = _in_event(document, place)
-    is_whole = isinstance(found, Digits | int) and re.fullmatch("-?[0-9]{1,19}", str(found))
+    is_whole = isinstance(found, Digits) and re.fullmatch("-?[0-9]{1,19}", found)
     return int(found) if is_whole and -_LARGEST <= int(found) <= _LARGEST else None
 
 
