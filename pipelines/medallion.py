@@ -64,7 +64,7 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """
     if stage is not None and stage not in _STAGES:
         raise UsageError("There is no such stage.", where="--stage", observed=stage, expected=", ".join(_STAGES))
-    preflight.require(job.settings, stage)
+    preflight.require_config(job.settings, stage)
     report, run = job.report, job.new_run()
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")
     result: dict[str, object] = {"pipeline": run.pipeline, "run_id": run.run_id, **dict.fromkeys(_STAGES)}
@@ -86,7 +86,7 @@ def _require_none_skipped(settings: Settings, bronze: Any) -> None:
     """Raise if Bronze, by its result or None, skipped topics."""
     if bronze and (skipped := bronze["skipped"]):
         error = TopicsSkippedError(
-            "Topics that cannot be read were skipped; what Bronze has of them, and the other topics, went on as usual.",
+            "Unreadable topics were skipped; other topics and records already in Bronze were processed.",
             where=f"topic {', '.join(each['topic'] for each in skipped)} at {settings.kafka.bootstrap_servers}",
             observed="; ".join(f"{each['topic']}: {each['reason']}" for each in skipped),
             expected="topics that can all be read",
@@ -144,13 +144,13 @@ def _alone(job: Job, do: Callable[[SparkSession, Run, Settings], dict[str, objec
 def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
     """Return the last gate run and its failing rows; see `expectations.failing_rows`. A run may be active."""
     run = job.new_run()
-    found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
+    found = failing_rows.describe_last_gate_run(job.spark, run, job.settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 
-def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
+def decide_gate_run(job: Job, decision: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
     """Release or reject the loads of a failed gate run; see `gate_decision`."""
-    return _alone(job, partial(gate_decision.decide, asked=asked, is_dry_run=is_dry_run))
+    return _alone(job, partial(gate_decision.decide, decision=decision, is_dry_run=is_dry_run))
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
@@ -158,9 +158,9 @@ def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dic
     return _alone(job, partial(restoring.restore, to=to, reason=reason, by=by, is_dry_run=is_dry_run))
 
 
-def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
+def rebuild(job: Job, *, apply: bool, reason: str, by: str) -> dict[str, object]:
     """Rebuild Silver from Bronze; see `recover.rebuild`."""
-    return _alone(job, partial(rebuilding.rebuild, is_applied=is_applied, reason=reason, by=by))
+    return _alone(job, partial(rebuilding.rebuild, apply=apply, reason=reason, by=by))
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:

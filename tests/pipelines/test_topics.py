@@ -65,7 +65,7 @@ def test_a_topic_outside_the_config_waits_until_it_is_in(spark: SparkSession, ru
 
     put(spark, run, [*of("t", 3, [4]), *of("u", 4, [10])])
     bronze_to_silver.run(spark, run, only_t)
-    done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, is_applied=True, reason="tried", by="ann")
+    done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, apply=True, reason="tried", by="ann")
 
     before = [*[("t", offset) for offset in range(4)], ("u", 0), ("u", 1), ("u", 2), ("u@2", 0)]
     with_u = sorted([*before, ("u", 4)])
@@ -88,9 +88,9 @@ WRITES: dict[str, list[Callable[[Job], object]]] = {
     "run": [partial(medallion.run, stage=stage) for stage in ("bronze", "silver", "gate", "gold", None)],
     "plan": [medallion.plan],  # writes nothing, and shows no other pipeline's tables as this one's
     "decide": [asking(kind) for kind in ("release", "discard", "reset", "erase", "accept", "retire")],
-    "decide_gate_run": [partial(medallion.decide_gate_run, asked=Decision(each, "", "ann")) for each in (RELEASED, REJECTED)],
+    "decide_gate_run": [partial(medallion.decide_gate_run, decision=Decision(how, "", "ann")) for how in (RELEASED, REJECTED)],
     "restore": [partial(medallion.restore, to=1, reason="", by="ann", is_dry_run=False)],
-    "rebuild": [partial(medallion.rebuild, is_applied=is_applied, reason="", by="ann") for is_applied in (False, True)],
+    "rebuild": [partial(medallion.rebuild, apply=apply, reason="", by="ann") for apply in (False, True)],
     "maintain": [partial(medallion.maintain, is_dry_run=False)],
     "forget": [partial(medallion.forget, key=b"k", is_dry_run=False)],
 }
@@ -128,6 +128,6 @@ def test_the_ledger_says_whose_tables_they_are_where_bronze_has_no_name_or_is_go
     bronze_owner.create_bronze(spark, run)
 
     assert tables.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
-    assert bronze_owner.require(spark, run) == "tests"
+    assert bronze_owner.read_owner(spark, run) == "tests"
     shutil.rmtree(f"{run.lakehouse.root}/bronze_records")
     require_refused(spark, run)

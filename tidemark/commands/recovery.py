@@ -66,7 +66,7 @@ def rebuild(
     from pipelines import medallion
 
     with call.job() as job:
-        done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
+        done = medallion.rebuild(job, apply=apply, reason=reason, by=person(by))
     call.show(done, write_rebuilt)
 
 

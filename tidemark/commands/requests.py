@@ -154,8 +154,8 @@ def erase(
     call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Rows stay; their contents are removed."""
-    asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
-    _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
+    erase = Erase.of(topic, named_key("erase", key, key_hex, key_file))
+    _decide(call, Request("erase", *named_reason(reason, by), erase=erase), is_dry_run=dry_run)
 
 
 @gate_app.command("show")
@@ -177,9 +177,9 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
     def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
         from pipelines import medallion
 
-        asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
+        decided = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
         with call.job() as job:
-            done = medallion.decide_gate_run(job, asked, is_dry_run=dry_run)
+            done = medallion.decide_gate_run(job, decided, is_dry_run=dry_run)
         call.show(done, write_gate_decision)
 
 
