@@ -227,8 +227,8 @@ def _diagnoses(order: Order) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "lost",
             f"{order.missing} numbers are missing in a contiguous stream",
-            "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose no acknowledged record. "
-            "silver_missing lists them.",
+            "silver_missing lists them. acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose "
+            "no acknowledged record.",
         )
 
 

@@ -179,11 +179,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes_and_gaps_are_tho
 
 
 def test_a_declared_epoch_replaces_the_one_that_was_read_and_no_other() -> None:
-    sent = [
-        Arrival(STREAM, 0, 3, 1, None),
-        Arrival(STREAM, 1, None, None, "unread"),
-        Arrival(("t", 1, None), 0, 3, 1, None),
-    ]
+    sent = [Arrival(STREAM, 0, 3, 1, None), Arrival(STREAM, 1, None, None, "unread"), Arrival(("t", 1, None), 0, 3, 1, None)]
     found = decided_by(Watermarks({STREAM: Watermark(3, 9, -1, 1, "rules", declared_epoch=4)}), [keys_of(sent)])
 
     told = [(each.stream[1], each.kind, each.epoch) for each in segments_of(found.segments)]
