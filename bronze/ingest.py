@@ -25,7 +25,7 @@ from bronze.kafka.errors import failure, malformed_timestamp
 from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
 from bronze.progress import topic_breaks, topic_registry
-from bronze.progress.checkpoint import read_standing, with_topics
+from bronze.progress.checkpoint import read_position, with_topics
 from bronze.progress.start_offsets import require_table, restrict_to_topics, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from bronze.kafka.metadata import Seen
-    from bronze.progress.checkpoint import Standing
+    from bronze.progress.checkpoint import BronzePosition
     from lakehouse.errors import TidemarkError
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Report, Run
@@ -105,7 +105,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
-    standing, job = read_standing(spark, run), _Ingest(spark, run, kafka, sources)
+    standing, job = read_position(spark, run), _Ingest(spark, run, kafka, sources)
     records, batches, skipped = _read_readable(job, standing, _seen(job))
     ingested = Ingested(
         records=records,
@@ -120,12 +120,12 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     return ingested
 
 
-def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
+def require_readable_topics(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     """Raise the errors that `ingest` would raise before or at its first read. Commits nothing."""
     if not is_remote():
         require_reachable(kafka.bootstrap_servers)
-    tables.require(spark, run.table(BRONZE_RECORDS), BRONZE)
-    standing = read_standing(spark, run, is_dry_run=True)
+    tables.require_columns(spark, run.table(BRONZE_RECORDS), BRONZE)
+    standing = read_position(spark, run, is_dry_run=True)
     require_table(spark, run, standing)
     topic_breaks.require_record(spark, kafka)
     job = _Ingest(spark, run, kafka)
@@ -136,7 +136,7 @@ def require(spark: SparkSession, run: Run, kafka: Kafka) -> None:
     topic_breaks.require_decoded(spark, kafka, standing)
 
 
-def _read_readable(job: _Ingest, standing: Standing, seen: Mapping[str, Seen]) -> tuple[int, int, dict[str, SourceError]]:
+def _read_readable(job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen]) -> tuple[int, int, dict[str, SourceError]]:
     """Append the available records; return the number of records and of micro-batches, and the errors of skipped topics."""
     spark, run, kafka = job.spark, job.run, job.kafka
     before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
@@ -157,7 +157,7 @@ def _read_readable(job: _Ingest, standing: Standing, seen: Mapping[str, Seen]) -
             if not named:
                 raise
             skipped |= named
-        has_failed, standing = True, read_standing(spark, run)
+        has_failed, standing = True, read_position(spark, run)
     if has_failed:
         version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
         records, batches = appended or 0, version - before
@@ -168,7 +168,7 @@ def _read_readable(job: _Ingest, standing: Standing, seen: Mapping[str, Seen]) -
     return records, batches, skipped
 
 
-def _read_available(job: _Ingest, standing: Standing) -> tuple[int, int]:
+def _read_available(job: _Ingest, standing: BronzePosition) -> tuple[int, int]:
     """Append everything that is available; return the number of records and of micro-batches.
 
     `bronze.timestamps` appends a batch with a record whose timestamp Spark cannot hold. A producer may send such records
@@ -187,7 +187,7 @@ def _read_available(job: _Ingest, standing: Standing) -> tuple[int, int]:
             # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show it.
             raise _translate_error(job, standing, met) from None
         try:
-            standing = read_standing(spark, run)
+            standing = read_position(spark, run)
             planned = standing.checkpoint.planned or {}
             ends = ends or timestamps.available(spark, kafka, planned)
             appender = timestamps.RangeAppender(spark, run, kafka, job.sources, standing.renamed)
@@ -205,7 +205,7 @@ def _read_available(job: _Ingest, standing: Standing) -> tuple[int, int]:
     return appended or 0, version - before
 
 
-def _stream(job: _Ingest, standing: Standing) -> dict[int, int]:
+def _stream(job: _Ingest, standing: BronzePosition) -> dict[int, int]:
     """Run the streaming query; return the number of records of each micro-batch."""
     start, bronze = starting_point(job.spark, job.run, job.kafka, standing), job.run.table(BRONZE_RECORDS)
     consumed = job.spark.readStream.format("kafka").options(**reader_options(job.kafka, start or "earliest")).load()
@@ -215,27 +215,29 @@ def _stream(job: _Ingest, standing: Standing) -> dict[int, int]:
     return _follow(writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql), job.run.report)
 
 
-def _translate_error(job: _Ingest, standing: Standing, error: Exception) -> TidemarkError:
+def _translate_error(job: _Ingest, standing: BronzePosition, error: Exception) -> TidemarkError:
     spark, run, kafka = job.spark, job.run, job.kafka
     if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
         return refused
     translated = failure(error, kafka, standing.checkpoint.folder)
     if isinstance(translated, OffsetsExpiredError | TopicRecreatedError | BatchCorruptError):
-        return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), translated)
+        return topic_breaks.with_offsets(spark, run, kafka, read_position(spark, run), translated)
     return translated
 
 
-def _note_growths(job: _Ingest, standing: Standing, seen: Mapping[str, Seen], started_at: datetime) -> None:
+def _note_growths(job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], started_at: datetime) -> None:
     """Commit for which topics all records from before the producers knew the added partitions are read."""
     after = _seen(job) if seen else {}
     if not after or after != seen:  # the partitions came during the read, or only the checkpoint knows them
-        standing = _with_new_topics(job, read_standing(job.spark, job.run), after)
+        standing = _with_new_topics(job, read_position(job.spark, job.run), after)
     grown = [(topic, topic.growth) for name, topic in standing.topics.items() if name in job.kafka.topics and topic.growth]
     before = started_at - _SENDERS_LEARN
     write_grown(job.spark, job.run, [topic for topic, growth in grown if not growth.is_read and growth.noticed_at <= before])
 
 
-def _with_new_topics(job: _Ingest, standing: Standing, seen: Mapping[str, Seen], *, is_another_list: bool = False) -> Standing:
+def _with_new_topics(
+    job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
+) -> BronzePosition:
     """Check that no topic was recreated; commit new topics, their partitions, starts and ids.
 
     A new topic needs a new checkpoint: with the old one Spark would require the topic from offset 0. If a topic left
@@ -246,16 +248,16 @@ def _with_new_topics(job: _Ingest, standing: Standing, seen: Mapping[str, Seen],
         return standing
     write_begun(job.spark, job.run, noted.values())
     crash_point("bronze.topics_noted")
-    after = read_standing(job.spark, job.run)
+    after = read_position(job.spark, job.run)
     return _with_new_topics(job, after, seen) if any(each.starts is None for each in standing.topics.values()) else after
 
 
 def _new_topics(
-    job: _Ingest, standing: Standing, seen: Mapping[str, Seen], *, is_another_list: bool = False
+    job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
 ) -> dict[str, Topic]:
     """Return the topics that need a new row in `bronze_topics`. The checkpoint may show that the list of topics changed."""
     kafka, checkpoint = job.kafka, standing.checkpoint
-    topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
+    topic_breaks.require_same_topic_id(standing.topics, seen, where=kafka.bootstrap_servers)
     try:
         started = starts(job.spark, job.run, kafka, standing, seen)
     except SPARK_ERRORS as error:

@@ -27,7 +27,7 @@ from bronze.kafka.errors import Place, malformed_timestamp
 from bronze.kafka.metadata import LookError, bounds
 from bronze.kafka.source import range_options
 from bronze.progress import start_offsets
-from bronze.progress.checkpoint import read_standing
+from bronze.progress.checkpoint import read_position
 from bronze.progress.topic_registry import write_begun
 from bronze.records import bronze_records, timestamp_columns, with_extracted
 from lakehouse.contracts.bronze import BRONZE
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from bronze.kafka.source import Offsets, Ranges
-    from bronze.progress.checkpoint import Standing
+    from bronze.progress.checkpoint import BronzePosition
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
@@ -99,7 +99,7 @@ def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def append_planned(appender: RangeAppender, standing: Standing, met: Place) -> Standing:
+def append_planned(appender: RangeAppender, position: BronzePosition, met: Place) -> BronzePosition:
     """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.
 
     Raises:
@@ -107,8 +107,8 @@ def append_planned(appender: RangeAppender, standing: Standing, met: Place) -> S
         PySparkException, Py4JJavaError: Spark cannot read or write for another reason.
     """
     spark, run = appender.spark, appender.run
-    planned = standing.checkpoint.planned or {}
-    starts = start_offsets.next_offsets(spark, run, appender.kafka, standing, planned)
+    planned = position.checkpoint.planned or {}
+    starts = start_offsets.next_offsets(spark, run, appender.kafka, position, planned)
     left: dict[Partition, tuple[int, int]] = {}
     for name, partitions in planned.items():
         for partition, end in partitions.items():
@@ -117,10 +117,10 @@ def append_planned(appender: RangeAppender, standing: Standing, met: Place) -> S
     places = fill(appender, left, met)
     shown = [f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     run.report.event("bronze.timestamps_met", places=shown)
-    begun = next(iter(standing.topics.values()))
-    write_begun(spark, run, [replace(begun, checkpoint=standing.checkpoint.number + 1)])
+    begun = next(iter(position.topics.values()))
+    write_begun(spark, run, [replace(begun, checkpoint=position.checkpoint.number + 1)])
     crash_point("bronze.begun_anew")
-    return read_standing(spark, run)
+    return read_position(spark, run)
 
 
 def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> list[Place]:

@@ -37,7 +37,7 @@ _REJECT = (*STREAM, "class", "reason", "first_offset", "last_offset", "first_seq
 _RECORD = (*STREAM, "offset", "epoch", "sequence", "load_seq")
 
 
-def last_gate_run(spark: SparkSession, run: Run, settings: Gate, *, rows: int) -> Row | None:
+def describe_last_gate_run(spark: SparkSession, run: Run, settings: Gate, *, rows: int) -> Row | None:
     """Return the last gate run, passed or failed, and at most `rows` rows of each kind that violate its expectations.
 
     Only the gate's current settings hold the arguments of the operator's own expectations.
@@ -113,8 +113,8 @@ class _Look:
         return self._unexpected(result)
 
     @cached_property
-    def pins(self) -> AuditSnapshot:
-        """The versions that the gate run pinned; the current ones for versions that it did not record."""
+    def snapshot(self) -> AuditSnapshot:
+        """The versions that the gate run audited; the current ones for versions that it did not record."""
         bronze = tables.version(self.spark, self.run.table(BRONZE_RECORDS))
         watermarks = small_tables.read(self.spark, self.run.table(SILVER_WATERMARKS), WATERMARK)
         return AuditSnapshot(self.gate_run, self.gate_run.last_load_seq, bronze, watermarks)
@@ -122,7 +122,7 @@ class _Look:
     @cached_property
     def evidence(self) -> Evidence:
         """The evidence of the gate run. Replaces a watermark that has moved since by the ledger's value."""
-        found = snapshot.evidence(self.spark, self.run, self.pins)
+        found = snapshot.evidence(self.spark, self.run, self.snapshot)
         names = (*STREAM, "kind", "load_seq")
         since = small_tables.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
@@ -133,7 +133,7 @@ class _Look:
         rows = [(*key, *floor) for *key, floor in known if floor is not None]
         columns = "topic string, partition int, producer string, load_seq bigint, epoch bigint, sequence bigint"
         floors = frames.of_tuples(self.spark, rows, columns).select(*STREAM, "load_seq", F.struct(*ORDINAL).alias("floor"))
-        records = facts.mark(snapshot.records(self.spark, self.run, self.pins))
+        records = facts.mark(snapshot.records(self.spark, self.run, self.snapshot))
         joined = records.join(F.broadcast(floors), on=frames.same_stream(records, floors, "load_seq"), how="left")
         return joined.select(*(records[name] for name in records.columns), floors["floor"])
 
@@ -159,7 +159,7 @@ class _Look:
             is_asked = F.col("class").isin(*classes) & F.col("load_seq").isin(*loads)
             found["rows of silver_rejects"] = self._first(rejects.where(is_asked).select(*_REJECT, "state"), "first_offset")
         if kind in ("late", "undecodable"):
-            silver = snapshot.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
+            silver = snapshot.records(self.spark, self.run, self.snapshot).where(F.col("load_seq").isin(*loads))
             is_meant = F.expr("arrival = 'late'" if kind == "late" else "payload IS NULL AND value IS NOT NULL")
             found["records of silver_records"] = self._first(silver.where(is_meant).select(*_RECORD), "offset")
         return found
@@ -176,7 +176,7 @@ class _Look:
         check = next((each for each in found if each.quarantines_rows or each.severity == result["severity"]), None)
         if check is None:
             return None
-        records = snapshot.gold_records(self.spark, self.run, self.pins)
+        records = snapshot.gold_records(self.spark, self.run, self.snapshot)
         names = dict.fromkeys((*PLACE, *gx.named(check.arguments)))
         return {"records that it names": gx.unexpected_rows(check, records, names=list(names), most=self.most)}
 

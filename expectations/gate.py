@@ -80,7 +80,7 @@ class _Audit:
 
 
 def audit(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> GateRun | None:
-    """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
+    """Audit the finished loads that are neither published nor rejected, at one version of each table.
 
     If a released range is not in Gold yet, nothing is audited: that range is published first.
 
@@ -110,7 +110,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None =
     return done.gate_run
 
 
-def require(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> None:
+def require_passing(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None = None) -> None:
     """Raise the errors of an audit of the waiting loads. Commits nothing, and audits nothing while a table is missing.
 
     Raises:
@@ -118,7 +118,7 @@ def require(spark: SparkSession, run: Run, gate: Gate, policies: Policies | None
         ContractError: A table of the gate has other columns.
     """
     for contract in (RESULTS, DECISIONS, REJECTS):
-        tables.require(spark, run.table(contract.name), contract)
+        tables.require_columns(spark, run.table(contract.name), contract)
     if not all(tables.exists(spark, run.table(name)) for name in snapshot.READ):
         return
     done = _audited(spark, run, gate, policies)
@@ -131,13 +131,13 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | Non
     decided = decisions(spark, run)
     if (released := _released(spark, run, decided)) is not None:
         return released
-    pins = snapshot.take_snapshot(spark, run, rejected_loads(decided))
-    if pins is None:
+    taken = snapshot.take_snapshot(spark, run, rejected_loads(decided))
+    if taken is None:
         return None
     with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
-        results, kept_out = _evaluate(spark, run, pins, build(gate), policies or Policies())
-    gate_run = pins.gate_run
+        results, kept_out = _evaluate(spark, run, taken, build(gate), policies or Policies())
+    gate_run = taken.gate_run
     rows = [
         {
             "gate_run_id": gate_run.gate_run_id,
@@ -160,16 +160,16 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | Non
 
 
 def _evaluate(
-    spark: SparkSession, run: Run, pins: AuditSnapshot, checks: Sequence[Check], policies: Policies
+    spark: SparkSession, run: Run, taken: AuditSnapshot, checks: Sequence[Check], policies: Policies
 ) -> tuple[list[Result], list[Row]]:
     """Evaluate expectations; return their results, and the rows kept out of Gold, which the other expectations do not see."""
-    found = snapshot.evidence(spark, run, pins)
+    found = snapshot.evidence(spark, run, taken)
     streams = stream_facts(found)
     data: dict[Subject, list[Row] | DataFrame] = {Subject.STREAMS: streams, Subject.LOADS: load_facts(found)}
     own_results: list[Result] = []
     kept_out: list[Row] = []
     if any(check.subject is Subject.RECORDS for check in checks):
-        records = snapshot.gold_records(spark, run, pins)
+        records = snapshot.gold_records(spark, run, taken)
         keeping_out = [check for check in checks if check.quarantines_rows]
         own_results, kept_out = row_quarantine.find(records, keeping_out, found.ledger, policies)
         data[Subject.RECORDS] = gold_rejects.without(spark, records, kept_out)
@@ -271,7 +271,7 @@ def raise_if_failed(run: Run, gate_run: GateRun) -> None:
     Raises:
         GateFailedError: It names each critical expectation that was not met.
     """
-    if gate_run.is_let_out:
+    if gate_run.may_be_published:
         return
     budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
     loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
@@ -361,7 +361,7 @@ def _released(spark: SparkSession, run: Run, decided: Sequence[Row]) -> GateRun 
     return waiting if waiting is not None and waiting.decision == RELEASED else None
 
 
-def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) -> None:
+def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, decision: Decision) -> None:
     """Append a decision to gate_decisions, in one commit. Delta accepts one of two concurrent decisions on a gate run.
 
     Raises:
@@ -373,10 +373,10 @@ def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, asked: Dec
         "gate_run_id": gate_run.gate_run_id,
         "first_load_seq": gate_run.first_load_seq,
         "last_load_seq": gate_run.last_load_seq,
-        "decision": asked.decision,
+        "decision": decision.decision,
         "expectations": ", ".join(gate_run.failed),
-        "reason": asked.reason,
-        "decided_by": asked.decided_by,
+        "reason": decision.reason,
+        "decided_by": decision.decided_by,
         "run_id": run.run_id,
         "decided_at": datetime.now(UTC),
     }
@@ -385,7 +385,7 @@ def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, asked: Dec
     recorded = decision_on(decisions(spark, run), gate_run.gate_run_id)
     if recorded is None or recorded["run_id"] != run.run_id:
         raise AnotherWriterError(
-            "Somebody else has decided on this gate run meanwhile; nothing was written.",
+            "Another decision on this gate run was recorded first; nothing was written.",
             where=f"{table}, gate run {gate_run.gate_run_id}",
             observed=recorded and f"{recorded['decision']} by {recorded['decided_by']}",
             next_step="See `tidemark gate show`.",

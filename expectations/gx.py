@@ -63,7 +63,7 @@ class Result:
     observed: str
 
 
-def require(checks: Sequence[Check]) -> None:
+def require_expectations(checks: Sequence[Check]) -> None:
     """Check that Great Expectations knows each of the operator's own checks and accepts its arguments.
 
     Raises:
@@ -85,16 +85,16 @@ def require(checks: Sequence[Check]) -> None:
         _expectation(check, place, where)
         if check.quarantines_rows and not _has_rows(check.type):
             raise ConfigError(
-                f"{check.type} looks at all rows at once: it names none that could be kept out of Gold.",
+                f"{check.type} checks all rows together: it cannot name rows to keep out of Gold.",
                 where=where,
                 observed="on_fail: quarantine_rows",
                 expected="an expectation on each row, such as expect_column_values_to_not_be_null",
-                next_step="Remove on_fail: the load stops where it is not met; with severity: warn it is only recorded.",
+                next_step="Remove on_fail: the load then stops if it is not met; with severity: warn it is only recorded.",
             )
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, list[Row] | DataFrame]) -> list[Result]:
-    """Evaluate checks that `require` has passed, those of one subject together, on its rows or Spark DataFrame.
+    """Evaluate checks that `require_expectations` has passed, those of one subject together, on its rows or Spark DataFrame.
 
     Returns:
         A result for each check, in their order: `errored` where Great Expectations raised, so that a verdict is recorded.
@@ -144,7 +144,7 @@ def unexpected_rows(check: Check, records: DataFrame, *, names: Sequence[str], m
     except Exception as error:  # noqa: BLE001 -- third-party code: any error explains why there are no rows
         problem = f"{type(error).__name__}: {headline(str(error))}"
     if problem is not None:
-        raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
+        raise TidemarkError("Great Expectations could not return the rows.", observed=problem[:_OBSERVED_CHARACTERS])
     # Without the values, all records come in one row, with a list per column.
     lists: list[dict[str, list[Any]]] = result.get("partial_unexpected_index_list") or []
     return [

@@ -1,1 +1,1 @@
-"""Gold: the tables of published records, after the gate. The entry is `publish.publish`."""
+"""Gold: the published records. The entry is `publish.publish`; its gate run is that of `expectations.gate.last_gate_run`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gold import rows as models
+from gold import rows as gold_rows
 from lakehouse.contracts.silver import STREAM
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol import cutover_fence
@@ -29,7 +29,7 @@ _MOST_KEYS = 200_000
 _INCREMENT = "tidemark_increment"
 
 
-def is_kept(spark: SparkSession, run: Run) -> bool:
+def is_by_current_rule(spark: SparkSession, run: Run) -> bool:
     """Whether `gold_latest`, if it exists, follows the current rule. Tidemark 0.1 kept the record that arrived last."""
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
@@ -40,38 +40,38 @@ def merge(spark: SparkSession, run: Run, records: DataFrame, *, up_to: int) -> N
     Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
     or rebuild came after load `up_to`.
     """
-    newest = models.by_stream(records)
-    merge_latest = partial(models.merge_latest, up_to=up_to)
+    newest = gold_rows.by_stream(records)
+    merge_latest = partial(gold_rows.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
-    known = [_pinned(spark, run, GOLD_LATEST)]
+    known = [_at_latest_version(spark, run, GOLD_LATEST)]
     if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
-        known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
+        known.append(_at_latest_version(spark, run, GOLD_LATEST_BY_STREAM))
     shared = _shared(spark, records, known)
     if shared is None:
         merge_into(GOLD_LATEST, merge_latest, newest)
         return
-    rows = models.of_keys(newest, shared)
+    rows = gold_rows.of_keys(newest, shared)
     for each in known:
-        rows = rows.unionByName(models.of_keys(each, shared))
-    merge_into(GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
+        rows = rows.unionByName(gold_rows.of_keys(each, shared))
+    merge_into(GOLD_LATEST_BY_STREAM, gold_rows.merge_by_stream, gold_rows.by_stream(rows))
     crash_point("gold.by_stream")
-    chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), shared))
-    others = models.of_keys(newest, shared, how="left_anti")
+    chosen = gold_rows.among_streams(gold_rows.of_keys(_at_latest_version(spark, run, GOLD_LATEST_BY_STREAM), shared))
+    others = gold_rows.of_keys(newest, shared, how="left_anti")
     merge_into(GOLD_LATEST, merge_latest, others.unionByName(chosen))
 
 
 def rebuild(spark: SparkSession, run: Run, *, up_to: int) -> None:
     """Rebuild both tables from `gold_records`, in one commit each, gold_latest first. Raises as `merge`."""
-    records = _pinned(spark, run, GOLD_RECORDS)
-    newest = models.by_stream(records)
-    tables.overwrite(cutover_fence.guarded(models.among_streams(newest), run, up_to), run.table(GOLD_LATEST))
+    records = _at_latest_version(spark, run, GOLD_RECORDS)
+    newest = gold_rows.by_stream(records)
+    tables.overwrite(cutover_fence.guarded(gold_rows.among_streams(newest), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
-    in_several = models.of_keys(newest, models.shared(records))
+    in_several = gold_rows.of_keys(newest, gold_rows.shared(records))
     tables.overwrite(cutover_fence.guarded(in_several, run, up_to), run.table(GOLD_LATEST_BY_STREAM))
     run.report.event("gold.latest_made_anew")
 
 
-def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
+def _at_latest_version(spark: SparkSession, run: Run, name: str) -> DataFrame:
     table = run.table(name)
     return tables.read(spark, table, version=tables.version(spark, table))
 
@@ -81,8 +81,8 @@ def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> Dat
     streams = came.select(*STREAM, "key")
     keys = came.select("topic", "key").distinct()
     for each in known:
-        streams = streams.unionByName(models.of_keys(each.select(*STREAM, "key"), keys))
-    shared = models.shared(streams)
+        streams = streams.unionByName(gold_rows.of_keys(each.select(*STREAM, "key"), keys))
+    shared = gold_rows.shared(streams)
     found = shared.limit(_MOST_KEYS + 1).toArrow()
     if not len(found):
         return None

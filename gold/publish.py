@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from gold import rows as models
+from gold import rows as gold_rows
 from gold import sql_models
-from gold.latest import is_kept, merge, rebuild
+from gold.latest import is_by_current_rule, merge, rebuild
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
@@ -72,7 +72,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         ConservationError: Gold's rows and those kept out do not add up to Silver's; the range is not published.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
-    if not gate_run.is_let_out:
+    if not gate_run.may_be_published:
         raise GateFailedError(
             "This range has not passed the gate; nothing was published.",
             where=f"gate run {gate_run.gate_run_id}",
@@ -82,32 +82,32 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     loads = _loads(spark, run, gate_run)
     if not loads:  # nothing is written then, so no write guard checks this
-        cutover_fence.require_standing(spark, run, gate_run.last_load_seq)
+        cutover_fence.require_not_rolled_back(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     replaces_all = is_after_rebuild(spark, run, {row["kind"] for row in loads})
     whole = silver.where(F.col("erased").isNull()).drop("erased")
-    quarantine = _RowQuarantine.of(spark, run, gate_run)
-    let_out = quarantine.let_out(spark, whole)
-    coming = 0 if quarantine.coming is None else quarantine.coming.count()
-    kept += coming - len(quarantine.found)
+    quarantine = _Quarantine.of(spark, run, gate_run)
+    records = quarantine.publishable(spark, whole)
+    released = 0 if quarantine.released is None else quarantine.released.count()
+    kept += released - len(quarantine.found)
     if replaces_all:
-        _replace_all(spark, run, let_out, gate_run)
-    is_old = not is_kept(spark, run)
-    contracts = _create_tables(spark, run, let_out, but=GOLD_LATEST_BY_STREAM if is_old else None)
+        _replace_all(spark, run, records, gate_run)
+    is_old = not is_by_current_rule(spark, run)
+    contracts = _create_tables(spark, run, records, except_for=GOLD_LATEST_BY_STREAM if is_old else None)
     if kept and not replaces_all:
         if quarantine.is_in_use:
-            _take_back(spark, run, let_out, gate_run)
-        _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+            _withdraw_changed_rows(spark, run, records, gate_run)
+        _write_records(spark, run, records, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         rebuild(spark, run, up_to=gate_run.last_load_seq)
     elif kept and not replaces_all:
-        merge(spark, run, models.published(let_out, gate_run.gate_run_id), up_to=gate_run.last_load_seq)
+        merge(spark, run, gold_rows.published(records, gate_run.gate_run_id), up_to=gate_run.last_load_seq)
         crash_point("gold.latest")
     if quarantine.changes_range:
-        _require_conservation(spark, run, whole, quarantine, coming=coming)
+        _require_conservation(spark, run, whole, quarantine, released=released)
     ledger = frames.of_contract(spark, loads, LOADS)
-    health = models.stream_health(ledger, silver, gate_run.gate_run_id)
+    health = gold_rows.stream_health(ledger, silver, gate_run.gate_run_id)
     _write_health(spark, run, health, first=0 if replaces_all else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
@@ -120,13 +120,13 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
 
 
-def require(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
+def require_tables_and_models(spark: SparkSession, run: Run, gold: Gold, payload: str | None) -> None:
     """Check Gold's columns and the models' queries. Commits nothing. Raises a `ContractError` or a `ModelError`."""
     contracts = _contracts(payload)
     for contract in contracts:
-        tables.require(spark, run.table(contract.name), contract)
+        tables.require_columns(spark, run.table(contract.name), contract)
     if gold.models:
-        sql_models.require(spark, run, gold, contracts)
+        sql_models.require_models(spark, run, gold, contracts)
 
 
 def _contracts(payload: str | None) -> tuple[Contract, ...]:
@@ -143,28 +143,28 @@ def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> b
 
 
 @dataclass(frozen=True)
-class _RowQuarantine:
+class _Quarantine:
     """Rows of gold_rejects that a range leaves out, and the released records that it adds, in Gold's columns."""
 
     gate_run: GateRun
     is_in_use: bool
     found: list[small_tables.Row]
-    coming: DataFrame | None
+    released: DataFrame | None
 
     @classmethod
-    def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _RowQuarantine:
+    def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _Quarantine:
         if not tables.exists(spark, run.table(GOLD_REJECTS)):
-            return cls(gate_run, is_in_use=False, found=[], coming=None)
-        found, coming = gold_rejects.found(spark, run, gate_run), gold_rejects.coming(spark, run, gate_run)
-        return cls(gate_run, is_in_use=True, found=found, coming=_released_records(spark, run, coming) if coming else None)
+            return cls(gate_run, is_in_use=False, found=[], released=None)
+        found, rows = gold_rejects.found(spark, run, gate_run), gold_rejects.released_for_range(spark, run, gate_run)
+        return cls(gate_run, is_in_use=True, found=found, released=_released_records(spark, run, rows) if rows else None)
 
     @property
     def changes_range(self) -> bool:
-        return bool(self.found) or self.coming is not None
+        return bool(self.found) or self.released is not None
 
-    def let_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
+    def publishable(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
         rows = gold_rejects.without(spark, whole, self.found)
-        return rows if self.coming is None else rows.unionByName(self.coming)
+        return rows if self.released is None else rows.unionByName(self.released)
 
 
 def _released_records(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> DataFrame:
@@ -180,14 +180,14 @@ def _released_records(spark: SparkSession, run: Run, rows: list[small_tables.Row
     return joined.withColumn("load_seq", F.col("settled_load_seq")).select(*there.columns)
 
 
-def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
+def _withdraw_changed_rows(spark: SparkSession, run: Run, publishable: DataFrame, gate_run: GateRun) -> None:
     """Step 0. Remove the rows of an earlier publish of these loads, if it died and wrote other rows."""
     records = run.table(GOLD_RECORDS)
     held = small_tables.highest(spark, records, "load_seq")
     if held < gate_run.first_load_seq:
         return
     there = _places_of(tables.read(spark, records, version=tables.version(spark, records)).where(gate_run.range))
-    wanted = _places_of(let_out.where(F.col("load_seq") <= held))
+    wanted = _places_of(publishable.where(F.col("load_seq") <= held))
     if not there.exceptAll(wanted).unionByName(wanted.exceptAll(there)).isEmpty():
         last = gate_run.last_load_seq
         withdraw(spark, run, keep_to=gate_run.first_load_seq - 1, undo_to=last, by_load_seq=last)
@@ -197,7 +197,7 @@ def _places_of(rows: DataFrame) -> DataFrame:
     return rows.select(*gold_rejects.PLACE, "load_seq")
 
 
-def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quarantine: _RowQuarantine, *, coming: int) -> None:
+def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quarantine: _Quarantine, *, released: int) -> None:
     """Check that Silver's records of the range, and the released ones, are all in gold_records or gold_rejects."""
     records = run.table(GOLD_RECORDS)
     published = tables.read(spark, records, version=tables.version(spark, records)).where(quarantine.gate_run.range).count()
@@ -205,12 +205,12 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quara
     if quarantine.found:
         places = F.broadcast(gold_rejects.places(spark, quarantine.found))
         kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
-    if published + kept_out != silver + coming:
+    if published + kept_out != silver + released:
         raise ConservationError(
             "Gold's records and its rejects do not add up to Silver's records; the range is not published.",
             where=f"{records}, {quarantine.gate_run.named}",
             observed=f"{published} in gold_records, {kept_out} in gold_rejects",
-            expected=f"{silver} of silver_records, {coming} released",
+            expected=f"{silver} of silver_records, {released} released",
             next_step="See `tidemark verify`. The next run audits and publishes the range again.",
         )
 
@@ -219,20 +219,20 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     """Steps 1 and 2 after a rebuild: replace everything, columns included."""
     if tables.exists(spark, run.table(GOLD_REJECTS)):
         tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
-    rows = cutover_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
+    rows = cutover_fence.guarded(gold_rows.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     tables.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
     rebuild(spark, run, up_to=gate_run.last_load_seq)
 
 
-def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str | None) -> dict[str, Contract]:
+def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, except_for: str | None) -> dict[str, Contract]:
     payload_type = None
     if "payload" in silver.columns:
         payload = StructType([StructField("payload", silver.schema["payload"].dataType)])
         payload_type = payload.toDDL().removeprefix("payload ")
     contracts = {each.name: each for each in _contracts(payload_type)}
     for name, contract in contracts.items():
-        if name != but:
+        if name != except_for:
             tables.create(spark, run.table(name), contract)
             if payload_type and "payload" in contract.names:
                 tables.add_fields(spark, run.table(name), "payload", silver.schema["payload"].dataType)
@@ -244,7 +244,7 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     held = small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq")
     first = max(gate_run.first_load_seq, held + 1)
     if first <= gate_run.last_load_seq:
-        rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
+        rows = gold_rows.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
         _put(spark, run, rows, contract, first=first, held=held, gate_run=gate_run)
     crash_point("gold.records")
 
@@ -286,7 +286,7 @@ def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
     latest = tables.version(spark, table)
     if version == latest or tables.can_read(spark, table, version=version, where=gate_run.range):
-        others = small_tables.but("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
+        others = small_tables.boxes_outside("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
         return small_tables.frame(spark, table, version=version, without=others).where(gate_run.range)
     run.report.event("gold.audited_version_gone", gate_run_id=gate_run.gate_run_id, silver_version=version, read=latest)
     rows = tables.read(spark, table, version=latest).where(gate_run.range)
@@ -296,11 +296,11 @@ def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_
     observed = {row["load_seq"]: row["count"] for row in rows.groupBy("load_seq").count().collect()}
     if observed != +expected:
         raise TableStateError(
-            "The version that was audited is gone, and its loads hold other rows by now; nothing was published.",
+            "The audited version is gone, and its loads hold other rows now; nothing was published.",
             where=str(table),
             observed=f"rows by load: {observed}",
             expected=f"rows by load: {dict(+expected)}, as the ledger says",
-            next_step="`tidemark verify` names what is damaged, and the way out.",
+            next_step="`tidemark verify` names the damage and the next step.",
         )
     return rows
 

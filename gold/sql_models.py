@@ -43,7 +43,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
         return _each(gold, lambda model: _refresh(spark, run, model, made_of))
 
 
-def require(spark: SparkSession, run: Run, gold: Gold, contracts: Iterable[Contract]) -> None:
+def require_models(spark: SparkSession, run: Run, gold: Gold, contracts: Iterable[Contract]) -> None:
     """Check the models' queries against the contracts of Gold's tables; raise a `ModelError`. Commits nothing."""
     with _views(spark, {each.name: spark.createDataFrame([], each.ddl()) for each in contracts if each.name in _SOURCES}):
         _each(gold, lambda model: _query(spark, run, model.sql.read_text(encoding="utf-8")) is not None)
@@ -64,7 +64,7 @@ def _each(gold: Gold, make: Callable[[GoldModel], bool]) -> tuple[str, ...]:
             where="gold.models",
             observed="".join(f"\n    {each}" for each in broken),
             expected="one query each, over gold_records, gold_latest and gold_stream_health",
-            next_step="Correct the SQL; the next run makes the model, also without new records.",
+            next_step="Correct the SQL; the next run builds the model, even without new records.",
         )
     return tuple(made)
 

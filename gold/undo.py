@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from gold.latest import is_kept, rebuild
+from gold.latest import is_by_current_rule, rebuild
 from lakehouse.contracts.silver import DISCARDED, HELD
 from lakehouse.delta import tables
 from lakehouse.run.crash_points import crash_point
@@ -34,7 +34,7 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_lo
     undone = f"load_seq > {keep_to} AND load_seq <= {undo_to}"
     tables.delete(spark, run.table(GOLD_RECORDS), undone)
     crash_point("gold.withdrawn")
-    if not is_kept(spark, run) or any(
+    if not is_by_current_rule(spark, run) or any(
         not spark.read.table(run.table(name).sql).where(undone).isEmpty() for name in (GOLD_LATEST, GOLD_LATEST_BY_STREAM)
     ):
         rebuild(spark, run, up_to=by_load_seq)
@@ -59,23 +59,23 @@ class ErasedKey:
 def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
     """Delete an erased key's records, with one MERGE per table that holds any, then discard its held rejects."""
     columns = "topic string, key_sha256 string, salt string, is_of_all_incarnations boolean, before_load_seq bigint"
-    asked = frames.of_tuples(spark, [astuple(key)], columns)
-    asked.createOrReplaceTempView(_KEY_VIEW)
+    erase = frames.of_tuples(spark, [astuple(key)], columns)
+    erase.createOrReplaceTempView(_KEY_VIEW)
     is_of_topic = (
-        "(record.topic = asked.topic OR (asked.is_of_all_incarnations AND startswith(record.topic, concat(asked.topic, '@'))))"
+        "(record.topic = erase.topic OR (erase.is_of_all_incarnations AND startswith(record.topic, concat(erase.topic, '@'))))"
     )
     is_meant = (
-        f"{is_of_topic} AND sha2(concat(unhex(asked.salt), record.key), 256) = asked.key_sha256 "
-        "AND record.load_seq < asked.before_load_seq"
+        f"{is_of_topic} AND sha2(concat(unhex(erase.salt), record.key), 256) = erase.key_sha256 "
+        "AND record.load_seq < erase.before_load_seq"
     )
     try:
         for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
             table = run.table(name)
-            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_KEY_VIEW} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
+            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_KEY_VIEW} AS erase ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
             if tables.exists(spark, table) and spark.sql(found).collect():
                 tables.merge(
                     spark,
-                    f"MERGE INTO {table.sql} AS record USING {_KEY_VIEW} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
+                    f"MERGE INTO {table.sql} AS record USING {_KEY_VIEW} AS erase ON {is_meant} WHEN MATCHED THEN DELETE",
                     table,
                 )
                 run.report.event("gold.erased", table=name, load_seq=key.before_load_seq)

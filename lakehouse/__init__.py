@@ -1,3 +1,3 @@
-"""The kernel: knows Spark and Delta Lake, but no topics, layers or expectations."""
+"""Contracts, settings and engine code that all layers share. Imports no layer."""
 
 __version__ = "0.1.0"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
     from silver.state.plan import Plan
 
-
 SHOWN = (
     "topic",
     "partition",
@@ -156,7 +155,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     return {**previewed(spark, run, settings, recovered), "other_topics": _other_topics(spark, run, settings)}
 
 
-def require(spark: SparkSession, run: Run, settings: Settings) -> None:
+def require_silver(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run` would raise for Bronze's records before it claims a load. Commits nothing.
 
     Tables of an earlier version are checked for their columns only.
@@ -191,7 +190,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [asdict(breaker.trip_of(opened))]}
     if planned is None:
         return dict(NOTHING)
-    found, _ = breaker.tripped(spark, run, planned, shares(settings))
+    found, _ = breaker.find_trips(spark, run, planned, shares(settings))
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
@@ -213,7 +212,9 @@ def require_others_let_in(
     if planned is None:
         return
     allowed = shares(settings)
-    if not any(breaker.is_reason(row, allowed) for row in breaker.judged(planned) if stream_of(row) == stream):
+    if not any(
+        breaker.is_reason(row, allowed) for row in breaker.ledger_without_skipped(planned) if stream_of(row) == stream
+    ):
         breaker.require_closed(spark, run, planned, allowed)
 
 

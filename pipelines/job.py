@@ -80,8 +80,8 @@ class Job:
             TableStateError: The tables belong to another pipeline.
             ToolError: The tables are in S3, and the session would overwrite another writer's commit.
         """
-        safe_commits.require(self.spark, run.lakehouse)
-        bronze_owner.require(self.spark, run)
+        safe_commits.require_log_store(self.spark, run.lakehouse)
+        bronze_owner.read_owner(self.spark, run)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,6 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     return vars(ingest.ingest(spark, run, settings.kafka, Sources.of(settings)))
 
 
-def require(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Raise the errors that `run` would raise before it reads; see `bronze.ingest.require`."""
-    ingest.require(spark, run, settings.kafka)
+def require_bronze(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Raise the errors that `run` would raise before it reads; see `bronze.ingest.require_readable_topics`."""
+    ingest.require_readable_topics(spark, run, settings.kafka)

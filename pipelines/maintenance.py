@@ -69,10 +69,10 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
     if days is None or not delta.exists(spark, run.table(SILVER_WATERMARKS)):
         return nothing
     reason = f"quiet for {days} days or longer (maintenance.retire_streams_days)"
-    asked = Request(RETIRE, reason, "tidemark maintain", wanted=RecordFilter(days=days))
+    request = Request(RETIRE, reason, "tidemark maintain", wanted=RecordFilter(days=days))
     try:
         with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
-            done = requests.carry_out(spark, run, settings, asked, is_dry_run=is_dry_run)
+            done = requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
     except AnotherWriterError:
         return {**nothing, "skipped": "another writer was first"}
     found = {**nothing, "load_seq": done["load_seq"], "streams": done["retired"]}
@@ -83,7 +83,7 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
 def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:
     started = time.monotonic()
     found = maintenance.state(spark, table)
-    is_pinned = _still_read(spark, run, table)
+    still_read = _still_read(spark, run, table)
     return {
         "table": table.name,
         "files_before": found.files,
@@ -91,9 +91,9 @@ def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> d
         "bytes_before": found.bytes,
         "bytes_after": None,
         "small_files": maintenance.small_files(spark, table, file_mib=wanted.file_mib),
-        "removed_files": 0 if is_pinned else maintenance.unneeded_files(spark, table),
+        "removed_files": 0 if still_read else maintenance.unneeded_files(spark, table),
         "properties": maintenance.lacking(table, found),
-        "skipped": [is_pinned] if is_pinned else [],
+        "skipped": [still_read] if still_read else [],
         "seconds": round(time.monotonic() - started, 3),
     }
 
@@ -109,8 +109,8 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
         maintenance.compact(spark, table, file_mib=wanted.file_mib)
 
     def vacuum() -> None:
-        if pinned := _still_read(spark, run, table):
-            skipped.append(pinned)
+        if still_read := _still_read(spark, run, table):
+            skipped.append(still_read)
         elif found := maintenance.unneeded_files(spark, table):
             maintenance.vacuum(spark, table)
             counts["removed_files"] = found
@@ -148,8 +148,8 @@ def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
             small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS)
         )
         if claimed > finished:
-            return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
+            return "vacuum: a claimed load is unfinished, and reads the version that its claim names"
     waiting = gate.last_gate_run(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
-    if waiting is not None and waiting.is_let_out:
+    if waiting is not None and waiting.may_be_published:
         return "vacuum: a gate run let loads out that are not published, and Gold copies from the version that it audited"
     return None

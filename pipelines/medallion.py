@@ -59,7 +59,7 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """
     if stage is not None and stage not in _STAGES:
         raise UsageError("There is no such stage.", where="--stage", observed=stage, expected=", ".join(_STAGES))
-    preflight.require(job.settings, stage)
+    preflight.require_config(job.settings, stage)
     report, run = job.report, job.new_run()
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")
     result: dict[str, object] = {"pipeline": run.pipeline, "run_id": run.run_id, **dict.fromkeys(_STAGES)}
@@ -81,7 +81,7 @@ def _require_none_skipped(settings: Settings, bronze: Any) -> None:
     """Raise if Bronze, by its result or None, skipped topics."""
     if bronze and (skipped := bronze["skipped"]):
         error = TopicsSkippedError(
-            "Topics that cannot be read were skipped; what Bronze has of them, and the other topics, went on as usual.",
+            "Unreadable topics were skipped; other topics and records already in Bronze were processed.",
             where=f"topic {', '.join(each['topic'] for each in skipped)} at {settings.kafka.bootstrap_servers}",
             observed="; ".join(f"{each['topic']}: {each['reason']}" for each in skipped),
             expected="topics that can all be read",

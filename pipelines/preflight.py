@@ -26,7 +26,7 @@ _GX_COLUMN = re.compile(r"\bcol\(\s*[\"']([^\"']*)[\"']\s*\)")
 _BROKEN = ("missing )", "unbalanced parenthesis", "unterminated character set")
 
 
-def require(settings: Settings, stage: str | None = None) -> None:
+def require_config(settings: Settings, stage: str | None = None) -> None:
     """Raise if the config is wrong, before anything is started. Expectations are checked only if the gate will run.
 
     Raises:
@@ -39,7 +39,7 @@ def require(settings: Settings, stage: str | None = None) -> None:
             where = f"gate.expectations[{place}]"
             _require_columns(settings, expectation, where=where)
             _require_arguments(settings, expectation, where=where)
-        gx.require(checks.build(settings.gate))
+        gx.require_expectations(checks.build(settings.gate))
 
 
 def _require_extractors(settings: Settings) -> None:
@@ -78,7 +78,7 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
     given = expectation.arguments
     wrong, expected, next_step = _broken_pattern(given), "a regular expression of Java", "Close its brackets."
     if wrong is None and _parser_is_missing(given):
-        wrong, expected = "row_condition", "condition_parser: great_expectations beside col(...)"
+        wrong, expected = "row_condition", "condition_parser: great_expectations with col(...)"
         next_step = "Add it, or write the condition in SQL: sequence > 3."
     types = {path: _type_of(settings, path) for path in gx.named(given)}
     unlike = gx.unlike(expectation.name, given, {path: gx.kind_of(found) for path, found in types.items()})

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pipelines.job import Job
 
 _REQUIRED = {
-    "bronze": kafka_to_bronze.require,
-    "silver": bronze_to_silver.require,
+    "bronze": kafka_to_bronze.require_bronze,
+    "silver": bronze_to_silver.require_silver,
     "gate": silver_to_gold.require_gate,
     "gold": silver_to_gold.require_gold,
 }

@@ -76,13 +76,13 @@ def require_gate(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gate` would raise for the waiting loads. Commits nothing."""
     if are_of_earlier_version(spark, run):
         return
-    gate.require(spark, run, settings.gate, settings.policies)
+    gate.require_passing(spark, run, settings.gate, settings.policies)
 
 
 def require_gold(spark: SparkSession, run: Run, settings: Settings) -> None:
     """Raise the errors that `run_gold` would raise for any records: Gold's columns, and models. Commits nothing."""
     kind = Rules.of(settings).keeping(last_rules(spark, run)).payload_type
-    publish.require(spark, run, settings.gold, None if kind is None else kind.sql())
+    publish.require_tables_and_models(spark, run, settings.gold, None if kind is None else kind.sql())
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
@@ -98,12 +98,12 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
     """
     after = last_published(spark, run) if after_load_seq is None else after_load_seq
     loads = small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind", "request"), start=("load_seq", after + 1))
-    asked = sorted({(row["load_seq"], row["request"]) for row in loads if row["kind"] in (ERASE, RESTORE)})
-    if not asked or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
+    requests = sorted({(row["load_seq"], row["request"]) for row in loads if row["kind"] in (ERASE, RESTORE)})
+    if not requests or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return None
     finished = watermarks.read(spark, run).load_seq
     known = max(row["load_seq"] for row in loads)
-    done = [(load_seq, Request.from_json(text)) for load_seq, text in asked if load_seq <= finished]
+    done = [(load_seq, Request.from_json(text)) for load_seq, text in requests if load_seq <= finished]
     for load_seq, request in done:
         if request.erase is not None:
             erased = request.erase

@@ -1,4 +1,4 @@
-"""The rules that decide a load: where sequences are read from, and the policies. A claim pins them; a retry uses those."""
+"""The rules that decide a load: where sequences are read from, and the policies. A claim stores them; a retry uses those."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Reading:
         is_asked = self.written is not None and self.written.has_types and self.written.has_prefix
         return is_asked and (reads_fields or self.payload is not None)
 
-    def pinned(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the form that a claim stores."""
         kept = asdict(self) | {"written": self.written and self.written.pinned()}
         return {name: value for name, value in kept.items() if value or name not in _OMITTED}
@@ -246,18 +246,18 @@ class Rules(Reading):
 
     def to_json(self) -> str:
         """Return the JSON that the ledger stores."""
-        own = [[topic, each.pinned()] for topic, each in self.own]
-        return json.dumps(self.pinned() | ({"own": own} if own else {}), sort_keys=True)
+        own = [[topic, each.as_dict()] for topic, each in self.own]
+        return json.dumps(self.as_dict() | ({"own": own} if own else {}), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """Read pinned rules; claims of earlier versions lack some keys.
+        """Read the rules of a claim; claims of earlier versions lack some keys.
 
         >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
         >>> Rules.from_json(rules.to_json()) == rules
         True
         """
-        return _PINNED.validate_python({"compares_epochs": False, **json.loads(text)})
+        return _ADAPTER.validate_python({"compares_epochs": False, **json.loads(text)})
 
 
-_PINNED = TypeAdapter(Rules)
+_ADAPTER = TypeAdapter(Rules)

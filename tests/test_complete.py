@@ -63,10 +63,7 @@ def test_every_class_is_counted_and_explained() -> None:
     ("name", "texts"),
     [
         ("tables.md", [f"\n| `{name}` |" for name in TABLE_NAMES]),
-        (
-            "configuration.md",
-            [f"`{name}`" for name in MEASURES] + [f"`policies.{name}`" for name in Policies.model_fields],
-        ),
+        ("configuration.md", [f"`{name}`" for name in MEASURES] + [f"`policies.{name}`" for name in Policies.model_fields]),
         ("rule.md", [f"\n| `{name}` |" for name in CLASSES]),
         ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
         ("runbook.md", [f"`{name}`" for name in (*VALUE_REASONS, *INVARIANTS)]),

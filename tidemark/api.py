@@ -171,8 +171,8 @@ def quarantine_release(
         AnotherWriterError: Another run is still writing after a minute.
     """
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
-    asked = _request("release", reason, by, wanted, everything=everything)
-    return _settled(config, spark, overrides, asked, is_dry_run=dry_run)
+    request = _request("release", reason, by, wanted, everything=everything)
+    return _settled(config, spark, overrides, request, is_dry_run=dry_run)
 
 
 def quarantine_discard(
@@ -193,8 +193,8 @@ def quarantine_discard(
 ) -> Settled:
     """Discard waiting records: they stay listed, and in Bronze. Arguments and errors are those of `quarantine_release`."""
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
-    asked = _request("discard", reason, by, wanted, everything=everything)
-    return _settled(config, spark, overrides, asked, is_dry_run=dry_run)
+    request = _request("discard", reason, by, wanted, everything=everything)
+    return _settled(config, spark, overrides, request, is_dry_run=dry_run)
 
 
 def verify(
@@ -255,12 +255,12 @@ def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None
 
 
 def _settled(
-    config: Config, spark: SparkSession | None, overrides: Overrides | None, asked: Request, *, is_dry_run: bool
+    config: Config, spark: SparkSession | None, overrides: Overrides | None, request: Request, *, is_dry_run: bool
 ) -> Settled:
     with _job(config, spark, overrides) as job:
         from pipelines import medallion
 
-        return from_plain(Settled, medallion.decide(job, asked, is_dry_run=is_dry_run))
+        return from_plain(Settled, medallion.decide(job, request, is_dry_run=is_dry_run))
 
 
 def _request(kind: Kind, reason: str, by: str | None, wanted: RecordFilter, *, everything: bool) -> Request:
@@ -277,7 +277,7 @@ def _wanted(
     if kind not in (None, UNMET, *QUARANTINED):
         raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
     if days is not None and not (isinstance(days, int | float) and 0 <= days <= _MOST_DAYS):
-        raise UsageError("This is no number of days.", where="older_than_days", observed=repr(days), expected="0 to 1,000,000")
+        raise UsageError("Not a number of days.", where="older_than_days", observed=repr(days), expected="0 to 1,000,000")
     for name, text in (("topic", topic), ("producer", producer)):
         if text is not None:
             _text(name, text)
@@ -286,7 +286,7 @@ def _wanted(
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise UsageError("This is no text.", where=name, observed=type(value).__name__, expected="a str")
+        raise UsageError("Not a text.", where=name, observed=type(value).__name__, expected="a str")
     return value
 
 
@@ -294,5 +294,5 @@ def _number(name: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise UsageError("This is no whole number from 0.", where=name, observed=repr(value), expected="an int, 0 or more")
+        raise UsageError("Not a whole number from 0.", where=name, observed=repr(value), expected="an int, 0 or more")
     return value

@@ -1,1 +1,1 @@
-"""The Kafka brokers: the source's options, topic metadata, offsets of consumer groups, and errors."""
+"""The Kafka brokers: the source (`source.reader_options`), topics (`metadata.describe_topics`), errors (`errors.failure`)."""

@@ -46,10 +46,9 @@ WENT_BACK = _Failure(
     r"Partition \S+ offset was changed from \d+ to \d+",
     "A topic's offsets went back: it was deleted and recreated, or its end was cut off.",
     "the topic that Bronze was read from",
-    "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
-    "`tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "
-    "--new-numbering. If only kafka.starting_offsets was too high for a first run, correct it "
-    "and remove the folder {checkpoint}.",
+    "Nothing was read, because its offsets would repeat known ones. To continue with it as a new incarnation: `tidemark topic "
+    "accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with --new-numbering. If "
+    "only kafka.starting_offsets was too high for a first run, correct it and remove the folder {checkpoint}.",
     TopicRecreatedError,
 )
 GONE = _Failure(
@@ -57,18 +56,17 @@ GONE = _Failure(
     r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
     "A topic or partition that Bronze was read from is gone.",
     "every partition that was read before",
-    "If the topic is meant to be gone, remove it from kafka.topics: the next run goes on with the others. If it was created "
-    "again: `tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else with "
-    "--new-numbering.",
+    "If the topic was deleted on purpose, remove it from kafka.topics: the next run continues with the others. If it was "
+    "recreated: `tidemark topic accept TOPIC --reason ...`, with --same-numbering if its records have their old numbers, else "
+    "with --new-numbering.",
 )
 EXPIRED = _Failure(
     r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
     r"|Starting offset for \S+ was \d+ but consumer reset[^\n]*"
     r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
     "Kafka no longer has records that were not read yet.",
-    "every record from the last one in Bronze on (the topic's retention longer than the pause between runs)",
-    "Lengthen retention.ms. To go on without the lost records, and have that kept in the ledger: "
-    "`tidemark topic accept TOPIC --reason ...`.",
+    "every record after the last one in Bronze: retention.ms longer than the pause between runs",
+    "Lengthen retention.ms. To continue, and record the loss in the ledger: `tidemark topic accept TOPIC --reason ...`.",
     OffsetsExpiredError,
 )
 _PLACE = r"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
@@ -81,13 +79,13 @@ CORRUPT = _Failure(
     f"(?P<shown>{_WRONG_CHECKSUM}[^\n]*)",
     "A batch of the log is corrupt.",
     "batches with the checksum that they were written with",
-    "Another replica may have it whole: let that one lead, and run again. To go on without the batch, and have that kept in "
-    "the ledger: `tidemark topic accept TOPIC --reason ...`.",
+    "Another replica may have an intact copy: make it the leader, and run again. To continue without the batch, and record "
+    "the loss in the ledger: `tidemark topic accept TOPIC --reason ...`.",
     BatchCorruptError,
 )
 UNLIKE_PARTITIONS = _Failure(
     r"Specified: [^\n]*Assigned: [^\n]*",
-    "kafka.starting_offsets does not name every partition, or one too many.",
+    "kafka.starting_offsets lacks a partition, or names one too many.",
     "an offset for every partition of every topic",
     "Name them all; -2 is a partition's earliest offset, -1 its latest.",
 )
@@ -96,20 +94,20 @@ MISSING = _Failure(
     r"UnknownTopicOrPartitionException[^\n]*",
     "A topic does not exist.",
     "every topic of kafka.topics on this cluster",
-    "Correct kafka.topics, or create the topic; where rights are narrow, a topic that may not be seen looks the same.",
+    "Correct kafka.topics, or create the topic. A topic that this login may not see looks the same.",
 )
 NO_RIGHT = _Failure(
     r"(Topic|Group|Cluster)AuthorizationException[^\n]*|Not authorized to access [^\n]*",
-    "Kafka does not let us read.",
+    "Kafka denies the right to read.",
     "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
-    "Have the rights granted, or set group.id under kafka.properties to a group that may be used.",
+    "Grant the rights, or set group.id under kafka.properties to a permitted group.",
 )
 
 _KINDS = (
     MISSING,
     _Failure(
         r"(Sasl|Ssl)AuthenticationException[^\n]*|SSLHandshakeException[^\n]*",
-        "Kafka does not accept who we are.",
+        "Kafka rejects the login.",
         "a successful authentication",
         "Check security.protocol, sasl.*, ssl.* and the secrets under kafka.properties.",
     ),
@@ -121,24 +119,24 @@ _KINDS = (
     *(CORRUPT._replace(sign=f"(?P<shown>{sign})") for sign in _NOT_DECODED),
     _Failure(
         f"(?P<shown>{_MALFORMED})",
-        "A record's timestamp is so far from today that Spark cannot hold it, and the record cannot be read past Spark.",
+        "A record's timestamp is outside Spark's range, and the record cannot be read without Spark.",
         "milliseconds since 1970; or brokers that librdkafka can read from the machine that this program runs on",
         "Run Bronze once on a machine that reaches the brokers, not over Spark Connect, with properties that librdkafka has: "
-        "it keeps the record, and later runs go on after it. Its producer sends microseconds or nanoseconds: have it "
-        "corrected, and set message.timestamp.after.max.ms on the topic so that the broker refuses such records.",
+        "this run reads the record, and later runs continue after it. The producer sends microseconds or nanoseconds: correct "
+        "it, and set message.timestamp.after.max.ms on the topic, so that the broker refuses such records.",
     ),
     UNLIKE_PARTITIONS,
     _Failure(
         r"Incomplete log file[^\n]*|Malformed log file[^\n]*",
         "A file of the checkpoint is empty or cut off.",
         "whole files in {checkpoint}",
-        "Remove the folder {checkpoint}: the next run goes on from what Bronze holds.",
+        "Remove the folder {checkpoint}: the next run continues after the records in Bronze.",
     ),
     _Failure(
         r"Failed to (?:create new KafkaAdminClient|construct kafka consumer).*\nCaused by: (?P<shown>[^\n]*)"
         r"|Invalid value [^\n]*|ConfigException[^\n]*|Kafka option '[^']*' is not supported",
         "The Kafka client refuses its configuration.",
-        "properties that the Kafka client knows, with values that it takes",
+        "properties that the Kafka client knows, with valid values",
         "Correct kafka.properties; the names are those of Kafka's consumer configuration.",
     ),
     _Failure(
@@ -161,7 +159,8 @@ _UNKNOWN = _Failure(
     r"",
     "Reading Kafka into Bronze failed.",
     "a query that ends when everything available is read",
-    "Bronze holds whole steps only, and the next run goes on after the last one. If it fails again, look at the cause below.",
+    "Bronze holds only complete micro-batches, and the next run continues after the last one. If it fails again, see the "
+    "cause below.",
 )
 
 _JAAS_WORD = re.compile(r"required|optional|requisite|sufficient|username|password|[\w.]+LoginModule")

@@ -1,1 +1,1 @@
-"""How far Bronze has read: the checkpoint, the table itself, and the topics. The entry is `checkpoint.read_standing`."""
+"""How far Bronze has read: the checkpoint, the table itself, and the topics. The entry is `checkpoint.read_position`."""

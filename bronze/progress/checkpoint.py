@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BronzePosition:
     """Bronze's position; `streamed` is the last micro-batch in the table, and `topics` are by name in Kafka."""
 
     version: int
@@ -95,7 +95,7 @@ class Standing:
         return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
 
 
-def read_standing(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
+def read_position(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> BronzePosition:
     """Read Bronze's position. Creates `bronze_topics` if it does not exist, unless this is a dry run.
 
     A `bronze_records` that does not exist raises a `TableMissingError`; in a dry run it counts as one without a commit.
@@ -112,15 +112,15 @@ def read_standing(spark: SparkSession, run: Run, *, is_dry_run: bool = False) ->
     return _at(spark, run, version, streamed, known)
 
 
-def with_topics(spark: SparkSession, run: Run, standing: Standing, topics: Mapping[str, Topic]) -> Standing:
+def with_topics(spark: SparkSession, run: Run, position: BronzePosition, topics: Mapping[str, Topic]) -> BronzePosition:
     """Return the position with these topics in `bronze_topics` as well."""
-    return _at(spark, run, standing.version, standing.streamed, {**standing.topics, **topics})
+    return _at(spark, run, position.version, position.streamed, {**position.topics, **topics})
 
 
-def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> Standing:
+def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> BronzePosition:
     first = max((topic.checkpoint for topic in known.values()), default=1)
     chosen, last = choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
-    return Standing(version, last, known, chosen)
+    return BronzePosition(version, last, known, chosen)
 
 
 def choose(
@@ -155,15 +155,15 @@ def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None)
     return _ends(_texts(spark, [file]).get(str(streamed.batch))) or {}
 
 
-def reached(spark: SparkSession, run: Run, standing: Standing) -> Offsets:
+def reached(spark: SparkSession, run: Run, position: BronzePosition) -> Offsets:
     """Return where the last checkpoint in use ends, see `ends`, or where it started if none of its batches is in the table.
 
     Empty if no checkpoint has planned a batch, or if the table was restored or is new, and may lack what one has read.
     """
-    last, streamed = standing.checkpoint, standing.streamed
+    last, streamed = position.checkpoint, position.streamed
     if streamed is not None and streamed.is_undone:
         return {}
-    for number in range(last.number, last.number - 1 if standing.is_new else 0, -1):
+    for number in range(last.number, last.number - 1 if position.is_new else 0, -1):
         found = last if number == last.number else _read(spark, _folder(run, number), number)
         if found.is_begun:
             return ends(spark, found, streamed) or beginning(spark, found.folder)

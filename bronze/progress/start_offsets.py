@@ -32,15 +32,16 @@ if TYPE_CHECKING:
 
     from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
-    from bronze.progress.checkpoint import Standing
+    from bronze.progress.checkpoint import BronzePosition
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
 
+    Starts = dict[str, dict[int, int]]
+    """Topic to partition to offset."""
 
-def starts(
-    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
-) -> dict[str, dict[int, int]]:
+
+def starts(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
     A topic that was never read starts where the settings say. If that is the latest offset, an earlier start in the table wins.
@@ -51,28 +52,26 @@ def starts(
         SourceError: The settings do not name the partitions that a topic has.
         PySparkException, Py4JJavaError: Spark cannot read the topics.
     """
-    known, is_unread = standing.topics, standing.is_new and not standing.checkpoint.is_begun
+    known, is_unread = position.topics, position.is_new and not position.checkpoint.is_begun
     new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
     old = [known[name] for name in kafka.topics if name not in new and known[name].starts is None]
-    found = _by_settings(spark, run, restrict_to_topics(kafka, new), standing, seen) if new else {}
-    return found | (_by_checkpoint(spark, run, standing, old) if old else {})
+    found = _by_settings(spark, run, restrict_to_topics(kafka, new), position, seen) if new else {}
+    return found | (_by_checkpoint(spark, run, position, old) if old else {})
 
 
-def _by_settings(
-    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
-) -> dict[str, dict[int, int]]:
+def _by_settings(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
     found = {}
     for name, offsets in _decided(spark, run, kafka, seen).items():
-        before = (standing.topics[name].starts if name in standing.topics else None) or {}
+        before = (position.topics[name].starts if name in position.topics else None) or {}
         latest = {int(each): at for each, at in offsets.items() if named_offset(kafka.start_of(name), each) == LATEST}
         kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
         found[name] = {int(each): at for each, at in offsets.items()} | kept
     return found
 
 
-def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: Iterable[Topic]) -> dict[str, dict[int, int]]:
+def _by_checkpoint(spark: SparkSession, run: Run, position: BronzePosition, topics: Iterable[Topic]) -> Starts:
     """Leave out partitions that have records in Bronze: a checkpoint's end there would skip records that a RESTORE removes."""
-    reached = checkpoints.reached(spark, run, standing)
+    reached = checkpoints.reached(spark, run, position)
     own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
     held = _held(spark, run.table(BRONZE_RECORDS), [topic.stored_as for topic in own]) if own else {}
     return {
@@ -81,44 +80,44 @@ def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: It
     }
 
 
-def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Offsets | None:
+def starting_point(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> Offsets | None:
     """Return the starting offsets of a new checkpoint, or None if the checkpoint decides. Commits nothing.
 
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
         AnotherWriterError: Another run has written to the table since it was read.
     """
-    require_table(spark, run, standing)
-    if standing.checkpoint.is_begun:
+    require_table(spark, run, position)
+    if position.checkpoint.is_begun:
         return None
-    return next_offsets(spark, run, kafka, standing, _assigned(spark, run, kafka))
+    return next_offsets(spark, run, kafka, position, _assigned(spark, run, kafka))
 
 
-def require_table(spark: SparkSession, run: Run, standing: Standing) -> None:
+def require_table(spark: SparkSession, run: Run, position: BronzePosition) -> None:
     """Raise if Bronze is new, and the checkpoint to continue with is not; errors as `starting_point`."""
-    checkpoint = standing.checkpoint
+    checkpoint = position.checkpoint
     bronze = run.table(BRONZE_RECORDS)
-    if standing.is_new and checkpoint.commits:
+    if position.is_new and checkpoint.commits:
         # The table was read before the checkpoint.
-        if tables.exists(spark, bronze) and tables.version(spark, bronze) > standing.version:
+        if tables.exists(spark, bronze) and tables.version(spark, bronze) > position.version:
             raise another_reader(str(bronze))
         raise TableStateError(
-            "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",
+            "The checkpoint has read records, but Bronze is new: only the table was deleted.",
             where=str(bronze),
             observed=f"an empty table, and a checkpoint in {checkpoint.folder}",
             expected="the records that were read",
-            next_step=f"Put the table back; or remove {checkpoint.folder} to read again what Kafka still has.",
+            next_step=f"Restore the table, or remove {checkpoint.folder} to read again what Kafka still has.",
         )
 
 
-def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
+def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, assigned: Offsets) -> Offsets:
     """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`."""
-    names = [standing.topics[name].stored_as if name in standing.topics else name for name in assigned]
-    held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS), names)
+    names = [position.topics[name].stored_as if name in position.topics else name for name in assigned]
+    held = {} if position.is_new else _held(spark, run.table(BRONZE_RECORDS), names)
     # An earlier checkpoint may have read further than Bronze has records: up to a transaction's marker, for example.
-    reached = checkpoints.reached(spark, run, standing)
+    reached = checkpoints.reached(spark, run, position)
     given = {name: kafka.start_of(name) for name in kafka.topics}
-    return next_after_held(held, assigned=assigned, given=given, topics=standing.topics, reached=reached)
+    return next_after_held(held, assigned=assigned, given=given, topics=position.topics, reached=reached)
 
 
 def next_after_held(

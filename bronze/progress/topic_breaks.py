@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from bronze.kafka.errors import Corrupt
     from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
-    from bronze.progress.checkpoint import Standing
+    from bronze.progress.checkpoint import BronzePosition
     from bronze.progress.topic_registry import Topic
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
-_ACCEPT = "To go on with what there is, and have the loss kept in the ledger:"
+_ACCEPT = "To continue, and record the loss in the ledger:"
 NUMBERINGS = (
-    "With --same-numbering the new topic continues the old one: a record whose number was accepted before with the same key "
-    "and value is a duplicate, with other content a collision. A number must then name one record of its producer in the whole "
-    "topic. With --new-numbering every record counts as new, whatever its number."
+    "With --same-numbering, a record whose number was accepted before is a duplicate if it has the same key and value, and a "
+    "collision otherwise. Each number must then name one record of its producer in the whole topic. With --new-numbering, all "
+    "records are new."
 )
 
 
@@ -66,7 +66,7 @@ class Break:
     def what(self) -> str:
         """The break in words."""
         if self.is_cut:
-            return "The topic is the same one, but its log lost its end: records that Bronze has read."
+            return "The topic is the same, but its log lost records that Bronze has read."
         return {
             RECREATED: "The topic was deleted and recreated.",
             EXPIRED: "Kafka lost records before they were read.",
@@ -74,32 +74,32 @@ class Break:
         }[self.cause]
 
 
-def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
+def require_same_topic_id(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
     """Raise a `TopicRecreatedError` unless each topic has the Kafka id that was read before. `where` names the brokers."""
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
         error = TopicRecreatedError(
-            "A topic was deleted and recreated. Nothing was read: its records would be taken for known ones.",
+            "A topic was deleted and recreated. Nothing was read: its records would count as known.",
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
             next_step=f"{_ACCEPT} {_commands(others, '--same-numbering ')}. {NUMBERINGS}",
         )
-        raise _about(others, error)
+        raise _with_topics(others, error)
 
 
-def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
+def find(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, name: str) -> Break | None:
     """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
-    topic, seen = standing.topics[name], _seen(spark, kafka, name)
+    topic, seen = position.topics[name], _seen(spark, kafka, name)
     bounds = metadata.bounds(kafka, name, seen.partitions, spark)
-    begins = _next(spark, run, kafka, standing, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
+    begins = _next(spark, run, kafka, position, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
         return Break(topic, RECREATED, seen.topic_id, starts={each: earliest for each, (earliest, _) in bounds.items()})
     lost = [LostRange(each, offset, bounds[each][0] - 1) for each, offset in begins.items() if bounds[each][0] > offset]
     return Break(topic, EXPIRED, seen.topic_id, tuple(sorted(lost))) if lost else None
 
 
-def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
+def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, name: str) -> Break | None:
     """Return the break of a topic with corrupt batches, or None. Reads all its records that Bronze lacks; errors as `find`.
 
     Raises:
@@ -108,33 +108,33 @@ def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
     lost: list[LostRange] = []
     whole: list[tuple[int, int, int]] = []
     seen = _seen(spark, kafka, name)
-    for partition, (start, end) in sorted(_unread(spark, run, kafka, standing, (name, seen.partitions)).items()):
+    for partition, (start, end) in sorted(_unread(spark, run, kafka, position, (name, seen.partitions)).items()):
         while start < end and (batch := _first_corrupt(spark, kafka, (name, partition), (start, end))):
             lost.append(batch)
             whole.append((partition, start, batch.first_offset))
             start = batch.last_offset + 1  # noqa: PLW2901 -- the search continues after it
-    return Break(standing.topics[name], CORRUPT, seen.topic_id, tuple(lost), whole=tuple(whole)) if lost else None
+    return Break(position.topics[name], CORRUPT, seen.topic_id, tuple(lost), whole=tuple(whole)) if lost else None
 
 
 def _seen(spark: SparkSession, kafka: Kafka, name: str) -> Seen:
     seen = metadata.describe_topics(kafka, [name], spark).get(name)
     if seen is None:
-        raise LookError("the topic is not there")
+        raise LookError("the topic does not exist")
     return seen
 
 
 def _unread(
-    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, places: tuple[str, Iterable[int]]
+    spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, places: tuple[str, Iterable[int]]
 ) -> dict[int, tuple[int, int]]:
     """Return the offsets of a topic's partitions that Kafka has and Bronze lacks, as the first and the one after the last."""
     name, partitions = places
     bounds = metadata.bounds(kafka, name, partitions, spark, is_committed=True)
     ends = {str(each): end for each, (_, end) in bounds.items()}
-    following = start_offsets.next_offsets(spark, run, kafka, standing, {name: ends})[name]
+    following = start_offsets.next_offsets(spark, run, kafka, position, {name: ends})[name]
     return {each: (max(earliest, following[str(each)]), end) for each, (earliest, end) in bounds.items()}
 
 
-def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
+def require_whole(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> None:
     """Raise the error that a read would raise if it cannot continue at this position. Commits nothing.
 
     Raises:
@@ -143,29 +143,29 @@ def require_whole(spark: SparkSession, run: Run, kafka: Kafka, standing: Standin
         OffsetsExpiredError: Kafka no longer has the next records.
         LookError: No broker can be asked.
     """
-    if left := sorted(set(standing.checkpoint.planned or ()) - set(kafka.topics)):
-        raise errors.refusal(errors.GONE, f"kafka.topics does not name {', '.join(left)}", kafka, standing.checkpoint.folder)
-    require_unbroken(spark, run, kafka, standing)
+    if left := sorted(set(position.checkpoint.planned or ()) - set(kafka.topics)):
+        raise errors.refusal(errors.GONE, f"kafka.topics does not name {', '.join(left)}", kafka, position.checkpoint.folder)
+    require_unbroken(spark, run, kafka, position)
 
 
-def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> None:
+def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> None:
     """Raise if a topic has a break that the brokers show; errors as `require_whole`, but of topics alone."""
-    folder = standing.checkpoint.folder
-    breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, standing, name)) is not None]
+    folder = position.checkpoint.folder
+    breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, position, name)) is not None]
     if back := [each for each in breaks if each.cause == RECREATED]:
         names = [each.topic.name for each in back]
         error = errors.refusal(errors.WENT_BACK, f"topic {', '.join(names)}", kafka, folder)
-        raise _cut(error, back) if all(each.is_cut for each in back) else _about(names, error)
+        raise _error_of_cut_log(error, back) if all(each.is_cut for each in back) else _with_topics(names, error)
     if breaks:
-        raise _exact(errors.refusal(errors.EXPIRED, "", kafka, folder), breaks)
+        raise _error_of_lost_offsets(errors.refusal(errors.EXPIRED, "", kafka, folder), breaks)
 
 
-def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> None:
+def require_decoded(spark: SparkSession, kafka: Kafka, position: BronzePosition) -> None:
     """Raise a `BatchCorruptError` if the last planned micro-batch is unfinished and has a corrupt batch."""
-    last = standing.checkpoint
+    last = position.checkpoint
     if last.planned is None or max(last.offsets) in last.commits:
         return
-    begins = checkpoint.ends(spark, last, standing.streamed) or checkpoint.beginning(spark, last.folder)
+    begins = checkpoint.ends(spark, last, position.streamed) or checkpoint.beginning(spark, last.folder)
     for name, partitions in last.planned.items():
         for partition, end in partitions.items():
             start = begins.get(name, {}).get(partition, end)
@@ -173,22 +173,22 @@ def require_decoded(spark: SparkSession, kafka: Kafka, standing: Standing) -> No
                 raise _named_batch(errors.refusal(errors.CORRUPT, "", kafka, last.folder), name, batch)
 
 
-def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
+def with_offsets(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, error: SourceError) -> SourceError:
     """Add the lost or corrupt offsets to the error of a read; return it unchanged if they cannot be determined."""
     try:
         if (met := errors.corrupt_batch(error)) is not None:
-            span = _unread(spark, run, kafka, standing, (met.topic, [met.partition]))[met.partition]
+            span = _unread(spark, run, kafka, position, (met.topic, [met.partition]))[met.partition]
             batch = _first_corrupt(spark, kafka, (met.topic, met.partition), span, met)
             return error if batch is None else _named_batch(error, met.topic, batch)
-        breaks = [find(spark, run, kafka, standing, name) for name in kafka.topics if name in standing.topics]
+        breaks = [find(spark, run, kafka, position, name) for name in kafka.topics if name in position.topics]
     except (LookError, SourceError) as unknown:
         run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
     if isinstance(error, TopicRecreatedError):
         cut = [each for each in breaks if each is not None and each.is_cut]
-        return _cut(error, cut) if cut else error
+        return _error_of_cut_log(error, cut) if cut else error
     expired = [each for each in breaks if each is not None and each.cause == EXPIRED]
-    return _exact(error, expired) if expired else error
+    return _error_of_lost_offsets(error, expired) if expired else error
 
 
 def _named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorruptError:
@@ -204,27 +204,27 @@ def _named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorru
     return named
 
 
-def _about(topics: Iterable[str], error: SourceError) -> SourceError:
+def _with_topics(topics: Iterable[str], error: SourceError) -> SourceError:
     error.topics = tuple(topics)
     return error
 
 
-def _cut(error: SourceError, cut: Iterable[Break]) -> SourceError:
+def _error_of_cut_log(error: SourceError, cut: Iterable[Break]) -> SourceError:
     names = [each.topic.name for each in cut]
     commands = _commands(names, "--same-numbering ")
     recreated = TopicRecreatedError(
-        "A topic's log lost its end, records that Bronze has read; the topic is the same one. Nothing was read: new records "
-        "have offsets that are known.",
+        "A topic's log lost records that Bronze has read; the topic is the same. Nothing was read: new records reuse known "
+        "offsets.",
         where=error.where,
         observed=error.observed,
         expected=error.expected,
-        next_step=f"To go on with what there is: {commands}. What Silver holds of it is then a duplicate. With --new-numbering "
-        "it would count as new.",
+        next_step=f"To continue: {commands}. Records that Silver holds are then duplicates. With --new-numbering they would "
+        "count as new.",
     )
-    return _about(names, recreated)
+    return _with_topics(names, recreated)
 
 
-def _exact(error: SourceError, expired: Sequence[Break]) -> SourceError:
+def _error_of_lost_offsets(error: SourceError, expired: Sequence[Break]) -> SourceError:
     names = [each.topic.name for each in expired]
     lost = OffsetsExpiredError(
         error.what,
@@ -233,17 +233,17 @@ def _exact(error: SourceError, expired: Sequence[Break]) -> SourceError:
         expected=error.expected,
         next_step=f"Lengthen retention.ms. {_ACCEPT} {_commands(names)}",
     )
-    return _about(names, lost)
+    return _with_topics(names, lost)
 
 
-def _next(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, latest: Offsets) -> dict[int, int]:
+def _next(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, latest: Offsets) -> dict[int, int]:
     """Return the next offset of each partition of a topic, without partitions that start at their earliest one."""
     ((name, partitions),) = latest.items()
-    ends = checkpoint.ends(spark, standing.checkpoint, standing.streamed).get(name)
+    ends = checkpoint.ends(spark, position.checkpoint, position.streamed).get(name)
     if ends is not None:
         offsets = {each: ends.get(each, 0) for each in partitions}  # Spark requires a new partition from offset 0
     else:
-        offsets = start_offsets.next_offsets(spark, run, kafka, standing, latest)[name]
+        offsets = start_offsets.next_offsets(spark, run, kafka, position, latest)[name]
     return {int(each): offset for each, offset in offsets.items() if offset >= 0}
 
 
@@ -308,26 +308,26 @@ def _corrupt_in(spark: SparkSession, kafka: Kafka, place: tuple[str, int], start
 
 
 def find_unreadable(
-    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
+    spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]
 ) -> dict[str, SourceError]:
     """Return the topics that certainly cannot be read, each with its error. Commits nothing. `seen`: see `start_offsets`.
 
     Raises:
         SourceError: Kafka itself cannot be read.
     """
-    planned = standing.checkpoint.planned
+    planned = position.checkpoint.planned
     found: dict[str, SourceError] = {}
     for name in kafka.topics:
         alone = restrict_to_topics(kafka, (name,))
-        known = {name: standing.topics[name]} if name in standing.topics else {}
+        known = {name: position.topics[name]} if name in position.topics else {}
         try:
-            require_same(known, seen, where=kafka.bootstrap_servers)
+            require_same_topic_id(known, seen, where=kafka.bootstrap_servers)
             if seen and name not in seen:
                 require_record(spark, alone)
             skipped = known[name].skipped if known else None
             if skipped is not None or (planned is not None and name not in planned):
                 with suppress(LookError):  # then a read reports the error
-                    require_unbroken(spark, run, restrict_to_topics(kafka, tuple(known)), standing)
+                    require_unbroken(spark, run, restrict_to_topics(kafka, tuple(known)), position)
                 require_record(spark, alone)
                 _require_whole(spark, alone, skipped or ())
         except SourceError as error:

@@ -86,9 +86,9 @@ class Topic:
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     """Read the known topics, by name in Kafka. Raises a `TableMissingError` or a `ContractError`."""
     table = run.table(BRONZE_TOPICS)
-    rows = tables.require(spark, table, TOPICS)
+    rows = tables.require_columns(spark, table, TOPICS)
     if rows is None:
-        raise TableMissingError("The table is not there.", where=str(table))
+        raise TableMissingError("The table does not exist.", where=str(table))
     return known(small_tables.read(spark, table, rows.columns))
 
 

@@ -1,1 +1,1 @@
-"""The rows that a gate run compares. Reads each table once, at a pinned version. The entry is `snapshot.evidence`."""
+"""The rows that a gate run compares. Reads each table once, at one version. The entry is `snapshot.evidence`."""

@@ -1,4 +1,4 @@
-"""Read the evidence of a gate run: each table once, at a pinned version. Writes nothing."""
+"""Read the evidence of a gate run: each table once, at one version. Writes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BLOCK = (*STREAM, "load_seq", "epoch")
 
 @dataclass(frozen=True)
 class AuditSnapshot:
-    """What a gate run reads: its loads and versions, and what else it needs to pin.
+    """What a gate run reads: its loads, its versions, and the watermarks.
 
     `finished` is the last finished load. Loads after the range were rejected; some in it may be, if Gold was rolled back since.
     """
@@ -48,7 +48,7 @@ class AuditSnapshot:
 
 
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> AuditSnapshot | None:
-    """Pin the loads and table versions to audit; None if every finished load is published or rejected.
+    """Choose the loads and table versions to audit; None if every finished load is published or rejected.
 
     Reads the watermarks first: a load that is finished there is complete in all tables that are read later.
 
@@ -81,9 +81,9 @@ def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
 
 
 def records(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> DataFrame:
-    """Return Silver's rows of the range at the pinned version, and rows without a load, so that the audit finds these."""
+    """Return Silver's rows of the range at the audited version, and rows without a load, so that the audit finds these."""
     gate_run = snapshot.gate_run
-    others = small_tables.but("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
+    others = small_tables.boxes_outside("load_seq", gate_run.first_load_seq, gate_run.last_load_seq)
     silver = small_tables.frame(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version, without=others)
     return silver.where(F.expr(gate_run.range) | F.col("load_seq").isNull())
 

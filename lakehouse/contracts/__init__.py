@@ -1,1 +1,1 @@
-"""The contracts of all tables: the only place where layers meet."""
+"""The contracts of all tables, each a `contract.Contract`: the only place where layers meet."""

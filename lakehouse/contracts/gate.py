@@ -138,6 +138,6 @@ class GateRun:
         return not self.failed
 
     @property
-    def is_let_out(self) -> bool:
+    def may_be_published(self) -> bool:
         """Whether Gold may publish the range: it passed, or an operator released it."""
         return self.passed or self.decision == RELEASED

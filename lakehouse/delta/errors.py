@@ -91,7 +91,7 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
         raise UndoneError.of(str(table)) from None
     if is_table_change(error):
         raise AnotherWriterError(
-            "The table's columns or properties were changed while this run wrote to it; this commit was not made.",
+            "The table's columns or properties changed while this run wrote to it; this commit was not made.",
             where=str(table),
             next_step="Nothing to do: the next run goes on. Change a table's properties between two runs.",
         ) from error
@@ -109,11 +109,11 @@ def unsupported(error: Exception, table: Table) -> TableStateError | None:
     if not lines:
         return None
     return TableStateError(
-        "This session cannot work with the table's features of Delta Lake.",
+        "This session does not support the table's features of Delta Lake.",
         where=str(table),
         observed=lines[0].strip().removeprefix(": ").removeprefix("Caused by: "),
         expected="features that this version of Delta Lake reads and writes",
-        next_step="Use a later Delta Lake; or have the engine that changed them put them right: ALTER TABLE ... DROP FEATURE.",
+        next_step="Use a later Delta Lake, or drop the feature in the engine that added it: ALTER TABLE ... DROP FEATURE.",
     )
 
 

@@ -147,7 +147,7 @@ def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[
     return None
 
 
-def but(column: str, first: int, last: int) -> list[Box]:
+def boxes_outside(column: str, first: int, last: int) -> list[Box]:
     """Return the boxes of all whole numbers in a column except those from first to last."""
     return [{column: (None, first - 1)}, {column: (last + 1, None)}]
 
@@ -161,7 +161,7 @@ def _highest(spark: SparkSession, table: Table, column: str) -> Any:
             values = [value for value, nulls, records in rows if None in (nulls, records) or nulls < records]
             if None not in values:  # as where the log lacks them
                 return max(values, default=None)
-    whole = tables.found(spark, table)
+    whole = tables.open_if_exists(spark, table)
     return None if whole is None else whole.agg(F.max(column).alias("highest")).toArrow()["highest"][0].as_py()
 
 

@@ -65,15 +65,15 @@ class Streamed:
     is_undone: bool
 
 
-def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
-    """Create a table or, if `is_checked`, check the columns of an existing one and add new columns of its contract.
+def create(spark: SparkSession, table: Table, contract: Contract, *, check_columns: bool = True) -> None:
+    """Create a table or, if `check_columns`, check the columns of an existing one and add new columns of its contract.
 
     Commits one empty version to a new table, and none to an existing one unless columns are added.
 
     Raises:
         ContractError: The table exists with other columns.
     """
-    there = require(spark, table, contract) if is_checked else found(spark, table)
+    there = require_columns(spark, table, contract) if check_columns else open_if_exists(spark, table)
     if there is None:
         wanted = {**table.properties, **contract.properties}
         statement = (
@@ -85,7 +85,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
             execute(spark, statement, table)
         if not exists(spark, table):
             _create_by_append(spark, table, contract, wanted)
-    elif is_checked:
+    elif check_columns:
         _add_columns(spark, table, contract, there)
 
 
@@ -103,13 +103,13 @@ def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> 
                 raise
 
 
-def require(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
-    """Return a table or None. Checks its columns, except columns that `create` would add. Raises as `create` and `found`."""
-    there = found(spark, table)
+def require_columns(spark: SparkSession, table: Table, contract: Contract) -> DataFrame | None:
+    """Return a table or None. Checks its columns, except columns that `create` would add. Raises as `create`."""
+    there = open_if_exists(spark, table)
     if there is not None:
         names = there.columns
         columns = tuple(each for each in contract.columns if each.name in names or not each.is_added_later)
-        next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
+        next_step = "The table was made by another version or with another value format: `tidemark rebuild` rebuilds Silver."
         dataclasses.replace(contract, columns=columns).check(there.schema, where=str(table), next_step=next_step)
     return there
 
@@ -172,7 +172,7 @@ def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType)
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
     """Enable the feature that a new type needs: Delta does so only for new tables."""
     if holds(wanted, TimestampNTZType):
-        there = found(spark, table)
+        there = open_if_exists(spark, table)
         if there is not None and not holds(there.schema, TimestampNTZType):
             set_properties(spark, table, {"delta.feature.timestampNtz": "supported"})
 
@@ -180,10 +180,10 @@ def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> Non
 def exists(spark: SparkSession, table: Table) -> bool:
     """Whether the table exists, as a Delta table."""
     folder = table.local_folder
-    return (folder is not None and log_files.last_version(folder) >= 0) or found(spark, table) is not None
+    return (folder is not None and log_files.last_version(folder) >= 0) or open_if_exists(spark, table) is not None
 
 
-def found(spark: SparkSession, table: Table) -> DataFrame | None:
+def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
     """Return the table, or None if it does not exist; raise a `TableStateError` if the session lacks its features of Delta."""
     if _is_missing(table):
         return None
@@ -295,7 +295,7 @@ def _history(spark: SparkSession, table: Table, limit: int) -> Sequence[Mapping[
     except AnalysisException as error:
         if is_no_table(error):
             next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
-            raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
+            raise TableMissingError("The table does not exist.", where=str(table), next_step=next_step) from error
         raise
 
 
@@ -368,7 +368,7 @@ def append(
     _commit(_writer(contract.select(rows), "append", transaction, metadata), table)
 
 
-def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
+def commit_transaction_only(spark: SparkSession, table: Table, transaction: Transaction) -> None:
     """Commit a transaction without rows. The table then skips appends of the application up to it. Raises as `execute`."""
     _commit(_writer(spark.read.table(table.sql).limit(0), "append", transaction), table)
 

@@ -43,7 +43,7 @@ def at_path(*paths: str, leaf: Callable[[str], Type] = lambda _: KEY) -> Type:
 class Decoder(Protocol):
     """The part of a format in `lakehouse.settings.formats.EXTRAS` that reads values with Spark."""
 
-    def require(self, spark: SparkSession) -> None:
+    def require_decoder(self, spark: SparkSession) -> None:
         """Raise a `ToolError` that says what to add if the session cannot decode such values."""
 
     def decode(self, value: Column, written: Written, wanted: Type) -> Column:

@@ -1,1 +1,1 @@
-"""State that processes share through commits: Bronze's owner, rolled-back loads, and records kept out of Gold."""
+"""State shared through commits: `bronze_owner.read_owner`, `cutover_fence.guarded`, and `gold_rejects.effective_rejects`."""

@@ -35,14 +35,14 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
         ContractError: The table exists with other columns.
     """
     table = run.table(BRONZE_RECORDS)
-    owner = require(spark, run)  # first, because adding a column is a commit
+    owner = read_owner(spark, run)  # first, because adding a column is a commit
     tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, OWNER: run.pipeline}))
-    if owner is None and require(spark, run) is None:
+    if owner is None and read_owner(spark, run) is None:
         tables.set_properties(spark, table, {OWNER: run.pipeline})
-        require(spark, run)
+        read_owner(spark, run)
 
 
-def require(spark: SparkSession, run: Run) -> str | None:
+def read_owner(spark: SparkSession, run: Run) -> str | None:
     """Return the pipeline that Bronze names, or None; raise a `TableStateError` if Bronze, or else the ledger, is another's."""
     table = run.table(BRONZE_RECORDS)
     owner = tables.properties(spark, table).get(OWNER) if tables.exists(spark, table) else None

@@ -53,20 +53,20 @@ def unclaimed(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
     return rows.where(f"assert_true(({later}) = 0, '{OVERTAKEN}') IS NULL")
 
 
-def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_bronze: bool) -> None:
+def close(spark: SparkSession, run: Run, load_seq: int, *, write_marker: bool, with_bronze: bool) -> None:
     """Block the loads claimed before a claimed cutover. Commits to every table that a load or a publish writes.
 
-    `is_noted` records the cutover's number in records and rejects, if its own writes there carry none. `with_bronze` is
+    `write_marker` records the cutover's number in records and rejects, if its own writes there carry none. `with_bronze` is
     needed if an erasure may be running: no other claimed load changes Bronze.
     """
-    for name in _APPENDED_TO if is_noted else ():
-        tables.note(spark, run.table(name), Transaction(run.app_id(name), load_seq))
+    for name in _APPENDED_TO if write_marker else ():
+        tables.commit_transaction_only(spark, run.table(name), Transaction(run.app_id(name), load_seq))
     for name in (*_MERGED_INTO, *((BRONZE_RECORDS,) if with_bronze else ())):
         if tables.exists(spark, run.table(name)):
             tables.set_properties(spark, run.table(name), {_PROPERTY: str(load_seq)})
 
 
-def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
+def require_not_rolled_back(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Raise an `UndoneError` if a restore or rebuild was claimed above a load, so that no run reports the load as done."""
     table = run.table(SILVER_LOADS)
     if spark.read.table(table.sql).where(_cutovers_above(load_seq)).limit(1).count():

@@ -36,25 +36,25 @@ def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     return [row for row in rows if row["gate_run_id"] == gate_run.gate_run_id]
 
 
-def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
+def effective_rejects(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
     """Return the rows in effect, of loads up to `up_to`: those whose own gate run published their load."""
-    asked = [row for row in _read(spark, run) if up_to is None or row["load_seq"] <= up_to]
-    published = _published(spark, run, asked)
-    return [row for row in asked if _let_out(row) in published]
+    rows = [row for row in _read(spark, run) if up_to is None or row["load_seq"] <= up_to]
+    published = _published(spark, run, rows)
+    return [row for row in rows if _load_and_gate_run(row) in published]
 
 
-def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
+def released_for_range(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     """Return the rows that operators released in loads of a gate run's range; Gold gets their records with it."""
     rows = _read(spark, run, start=("settled_load_seq", gate_run.first_load_seq))
-    asked = [
+    released = [
         row
         for row in rows
         if row["state"] == RELEASED
         and row["settled_load_seq"] <= gate_run.last_load_seq
         and row["settled_load_seq"] not in gate_run.rejected
     ]
-    published = _published(spark, run, asked)
-    return [row for row in asked if row["gate_run_id"] == gate_run.gate_run_id or _let_out(row) in published]
+    published = _published(spark, run, released)
+    return [row for row in released if row["gate_run_id"] == gate_run.gate_run_id or _load_and_gate_run(row) in published]
 
 
 def places(spark: SparkSession, rows: Iterable[Row], *more: str) -> DataFrame:
@@ -77,14 +77,14 @@ def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[
         return set()
     table, names = run.table(GOLD_STREAM_HEALTH), ("load_seq", "gate_run_id")
     health = small_tables.read(spark, table, names, start=("load_seq", first), contract=STREAM_HEALTH)
-    return {_let_out(row) for row in health}
+    return {_load_and_gate_run(row) for row in health}
 
 
 def _read(spark: SparkSession, run: Run, *, start: From | None = None) -> list[Row]:
     return small_tables.read(spark, run.table(GOLD_REJECTS), REJECTS.names, start=start, contract=REJECTS)
 
 
-def _let_out(row: Row) -> tuple[int, str]:
+def _load_and_gate_run(row: Row) -> tuple[int, str]:
     return row["load_seq"], row["gate_run_id"]
 
 

@@ -57,7 +57,7 @@ def _acquired(path: Path, of_maintenance: FileLock, wait_seconds: float) -> cont
         waited, wait = time.monotonic() - started, _BETWEEN_SECONDS
         if waited >= wait_seconds + _BETWEEN_SECONDS and (waited >= _MAINTENANCE_SECONDS or not _is_held(of_maintenance)):
             raise AnotherWriterError(
-                "Another run is writing to this lakehouse; this one has done nothing.",
+                "Another run is writing to this lakehouse; this run wrote nothing.",
                 where=str(path),
                 next_step="Wait until it has ended. Two pipelines that must run at once need a root each.",
             )

@@ -21,7 +21,7 @@ _OTHERS = ("io.delta.storage.S3DynamoDBLogStore",)
 """Delta's own log stores that are safe between several writers."""
 
 
-def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
+def require_log_store(spark: SparkSession, lakehouse: Lakehouse) -> None:
     """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
 
     Delta's own log store for S3 overwrites a commit, and loses its rows. The first commit shows whether the store supports
@@ -55,9 +55,9 @@ def _location(spark: SparkSession, lakehouse: Lakehouse) -> str:
         return spark.catalog.getDatabase(f"{lakehouse.catalog}.{lakehouse.schema}").locationUri or ""
     except PySparkException as error:
         raise TableMissingError(
-            "The schema is not there, or this session may not see it.",
+            "The schema does not exist, or this session may not see it.",
             where=lakehouse.name,
             observed=headline(str(error)),
-            next_step=f"Make it once, with the place of its tables: CREATE SCHEMA {lakehouse.name} LOCATION '...'; "
-            "see docs/catalogs.md.",
+            next_step=f"Create it once, with the place of its tables: CREATE SCHEMA {lakehouse.name} LOCATION '...'; see "
+            "docs/catalogs.md.",
         ) from error

@@ -82,7 +82,7 @@ def given(spark: SparkSession) -> Iterator[None]:
         ToolError: The session is stopped, or lacks Delta's settings or jars; the error has the lines to add.
     """
     if not (hasattr(spark, "conf") and hasattr(spark, "sql")):
-        raise UsageError("This is no Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
+        raise UsageError("Not a Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
     require_delta(spark)
     before = {name: spark.conf.get(name, None) for name in _RUNTIME}
     token = platform.given.set(spark)

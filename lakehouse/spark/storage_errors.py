@@ -9,7 +9,7 @@ from lakehouse.errors import StorageError
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
-_NEXT = "The tables are as they were, or the next run finishes them: "
+_NEXT = "The tables are unchanged, or the next run finishes them: "
 _KINDS = {
     ("No space left on device", "Disk quota exceeded"): (
         "A disk is full.",
@@ -17,7 +17,7 @@ _KINDS = {
         "make room, and run again.",
     ),
     ("Permission denied", "Read-only file system", "Operation not permitted"): (
-        "A file may not be written or read.",
+        "A file cannot be read or written.",
         "the right to read and write everything under the lakehouse's root, and Spark's local folder",
         "give this user the right, or run as the user who has it.",
     ),
@@ -27,9 +27,9 @@ _KINDS = {
         "move the file away, or name another place in lakehouse.root.",
     ),
     ("TIDEMARK_NO_PUT_IF_ABSENT",): (
-        "The object store overwrites an object that it was told not to: two writers would lose each other's commits.",
-        "a store that keeps `If-None-Match: *` (put-if-absent)",
-        "take a store that does; or, if nobody else ever writes, set lakehouse: {storage: {single_writer: true}}.",
+        "The object store ignores `If-None-Match: *`. Writers could overwrite each other's commits.",
+        "a store that supports `If-None-Match: *` (put-if-absent)",
+        "use a store that does; or, if nobody else ever writes, set lakehouse: {storage: {single_writer: true}}.",
     ),
     ("Status Code: 403", "NoAuthWithAWSException", "UnknownStoreException", "NoSuchBucket"): (
         "The object store refuses access.",

@@ -1,1 +1,1 @@
-"""Execute operators' decisions: requests to Silver, a topic's break, a gate run, the end of an erasure."""
+"""Executes operators' decisions: `requests.carry_out`, `accept_topic.carry_out`, `gate_decision.decide`, `erasure.forget`."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from bronze import timestamps
 from bronze.kafka.metadata import LookError
 from bronze.progress import topic_breaks
-from bronze.progress.checkpoint import read_standing
+from bronze.progress.checkpoint import read_position
 from bronze.progress.topic_breaks import NUMBERINGS, Break
 from bronze.progress.topic_registry import Topic, write_accepted
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME, plain_topic
@@ -28,10 +28,9 @@ from silver.state.request import Accepted, Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bronze.progress.checkpoint import Standing
+    from bronze.progress.checkpoint import BronzePosition
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka, Settings
-
 
 Choose = Callable[[Break], str | None]
 """Returns whether a recreated topic has the same or a new numbering; None if unknown."""
@@ -64,8 +63,8 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         SourceError: The brokers do not describe the topic.
     """
     topic = str(request.wanted.topic) if request.wanted else ""
-    standing = read_standing(spark, run, is_dry_run=True)
-    found = _found(spark, run, settings.kafka, standing, topic)
+    position = read_position(spark, run, is_dry_run=True)
+    found = _found(spark, run, settings.kafka, position, topic)
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
         return result
@@ -73,7 +72,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     if chosen == SAME:
         _require_epochs_in_records(spark, run, topic)
     if not is_dry_run:
-        _append_whole(spark, run, settings, standing, found)
+        _append_whole(spark, run, settings, position, found)
     accepted = _accepted(found, chosen)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -82,7 +81,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:
-        after = Topic(topic, accepted.incarnation, found.topic_id, standing.checkpoint.number + 1, {}, found.starts)
+        after = Topic(topic, accepted.incarnation, found.topic_id, position.checkpoint.number + 1, {}, found.starts)
         decision = {"cause": found.cause, "numbering": chosen, "load_seq": load_seq, "reason": request.reason}
         write_accepted(spark, run, after, found.lost, decision | {"accepted_by": request.requested_by})
         run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
@@ -93,32 +92,32 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     return {**result, **ids, "lost": lost, "load_seq": load_seq}
 
 
-def _found(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, topic: str) -> Break | None:
-    if topic not in kafka.topics or topic not in standing.topics:
+def _found(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, topic: str) -> Break | None:
+    if topic not in kafka.topics or topic not in position.topics:
         known = topic in kafka.topics
         raise UsageError(
-            "This topic was never read; there is nothing to go on from." if known else "kafka.topics does not name this topic.",
+            "This topic was never read; there is nothing to continue." if known else "kafka.topics does not name this topic.",
             where=str(run.table(BRONZE_TOPICS)) if known else "topic accept",
             observed=topic,
-            expected=", ".join(sorted(standing.topics if known else kafka.topics)),
+            expected=", ".join(sorted(position.topics if known else kafka.topics)),
         )
     try:
-        found = topic_breaks.find(spark, run, kafka, standing, topic)
-        return found or topic_breaks.find_corrupt(spark, run, kafka, standing, topic)
+        found = topic_breaks.find(spark, run, kafka, position, topic)
+        return found or topic_breaks.find_corrupt(spark, run, kafka, position, topic)
     except LookError as error:
         raise SourceError(
-            "The topic cannot be looked at, so what would be accepted is not known. Nothing was written.",
+            "The topic cannot be described, so its loss is unknown. Nothing was written.",
             where=f"topic {topic} at {kafka.bootstrap_servers}",
             observed=str(error),
             expected="a broker that describes the topic",
-            next_step="Check that the topic exists and the brokers can be reached from here. Over Spark Connect, stores of "
-            "type JKS and logins other than PLAIN and SCRAM cannot be used for this: take a classic session, or PEM files.",
+            next_step="Check that the topic exists and the brokers can be reached from here. Over Spark Connect this cannot "
+            "use JKS stores, or logins other than PLAIN and SCRAM: use a classic session, or PEM files.",
         ) from None
 
 
-def _append_whole(spark: SparkSession, run: Run, settings: Settings, standing: Standing, found: Break) -> None:
+def _append_whole(spark: SparkSession, run: Run, settings: Settings, position: BronzePosition, found: Break) -> None:
     """Append the readable records before corrupt batches to Bronze, which continues after the batches."""
-    appender = timestamps.RangeAppender(spark, run, settings.kafka, Sources.of(settings), standing.renamed)
+    appender = timestamps.RangeAppender(spark, run, settings.kafka, Sources.of(settings), position.renamed)
     for partition, start, end in found.whole:
         timestamps.fill(appender, {(found.topic.name, partition): (start, end)} if start < end else {})
 
@@ -131,7 +130,7 @@ def _chosen(found: Break, numbering: str | Choose | None) -> str | None:
     if chosen in (SAME, NEW):
         return chosen
     raise UsageError(
-        f"{found.what} Nothing was written: it is not known whether its numbers are the old ones.",
+        f"{found.what} Nothing was written: say whether its numbers are the old ones.",
         where=f"topic {found.topic.name}",
         expected="--same-numbering or --new-numbering",
         next_step=NUMBERINGS + (" A log that lost its end has the same numbering." if found.is_cut else ""),
@@ -142,11 +141,11 @@ def _require_epochs_in_records(spark: SparkSession, run: Run, topic: str) -> Non
     declared = [stream for stream in watermarks.read(spark, run).declared if plain_topic(stream[0]) == topic]
     if declared:
         raise UsageError(
-            "An epoch was declared for this topic, and no record carries it: a copy's numbers are not those in Silver.",
+            "An epoch was declared for this topic, and its records lack it: copies do not match the numbers in Silver.",
             where=f"topic {topic}",
             observed=f"{len(declared)} streams with a declared epoch",
             expected="none",
-            next_step="Go on with --new-numbering, or rebuild Silver with an `epoch` that the records carry.",
+            next_step="Accept it with --new-numbering, or rebuild Silver with an `epoch` that the records carry.",
         )
 
 

@@ -97,7 +97,7 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
     """
     if run.lakehouse.local_root is None and not is_dry_run and not settings.maintenance.allow_short_retention:
         raise UsageError(
-            "The tables are in no folder of this machine, so nobody can be kept from reading the files that would be removed.",
+            "The tables are not in a local folder, so another reader of the removed files cannot be excluded.",
             where="maintain --erase",
             expected="maintenance.allow_short_retention: true, which says that nothing else reads or writes the tables",
             next_step="Stop what reads and writes them, and say so in the config.",
@@ -158,7 +158,7 @@ def _require_settled(spark: SparkSession, run: Run) -> None:
     observed = None
     if claimed > finished:
         observed = f"load {claimed} is claimed and not finished"
-    elif waiting is not None and waiting.is_let_out:
+    elif waiting is not None and waiting.may_be_published:
         observed = "a gate run let loads out that are not published"
     if observed:
         raise TableStateError(
@@ -178,7 +178,7 @@ def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) ->
     maintenance.vacuum(spark, table)
     crash_point("forget.vacuumed")
     removed = None if stored is None or files is None else files - _data_files(stored)
-    in_log = None if stored is None else _start_log_anew(stored)
+    in_log = None if stored is None else _restart_log(stored)
     # A crashed attempt left the temporary values, which must not be restored.
     former = {name: value for name, value in found.properties.items() if value != _AT_ONCE.get(name)}
     again = {name: value for name in _AT_ONCE if (value := table.properties.get(name, former.get(name))) is not None}
@@ -195,13 +195,13 @@ def _data_files(table: Files) -> int:
     return sum(name.endswith(".parquet") and "_delta_log/" not in name for name in table.sizes())
 
 
-def _start_log_anew(table: Files) -> int:
+def _restart_log(table: Files) -> int:
     """Remove log files from before the last checkpoint, and those of a crashed writer; return how many."""
     log, before = table.below("_delta_log"), log_files.read_log(table)
     last = before.version
     if before.violations or f"{last:020}.checkpoint.parquet" not in before.names or before.files is None:
         raise TableStateError(
-            "The log of a table cannot be started anew; its earlier commits were left.",
+            "The log of a table cannot be restarted; its earlier commits were left.",
             where=log.place,
             observed="; ".join(map(str, before.violations)) or f"no checkpoint of version {last}",
             expected="a checkpoint of its last version",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
 
 
-def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
+def decide(spark: SparkSession, run: Run, settings: Settings, decision: Decision, *, is_dry_run: bool) -> dict[str, object]:
     """Release or reject the range of the last gate run. Repeating a crashed release publishes it.
 
     Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. Erasures and restores in the range
@@ -43,70 +43,70 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
         AnotherWriterError: Another decision on this gate run was recorded meanwhile.
         ModelError: A model failed; Gold's own tables are published, or amended.
     """
-    waiting = _waiting(spark, run, asked)
-    if asked.decision == RELEASED:
+    waiting = _waiting(spark, run, decision)
+    if decision.decision == RELEASED:
         _require_sound(run, waiting)
     else:
         _require_no_rebuild(spark, run, waiting)
     result: dict[str, object] = {
-        "decision": asked.decision,
+        "decision": decision.decision,
         "gate_run_id": waiting.gate_run_id,
         "first_load_seq": waiting.first_load_seq,
         "last_load_seq": waiting.last_load_seq,
         "expectations": list(waiting.failed),
-        "records": _records(spark, run, waiting, asked),
+        "records": _records(spark, run, waiting, decision),
         "published": None,
         "is_dry_run": is_dry_run,
     }
     if is_dry_run:
         return result
     if waiting.decision is None:
-        _record(spark, run, settings, waiting, asked)
-    if asked.decision == RELEASED:
+        _record(spark, run, settings, waiting, decision)
+    if decision.decision == RELEASED:
         result["published"] = silver_to_gold.run_gold(spark, run, settings)
     return result
 
 
-def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun, asked: Decision) -> None:
-    if asked.decision == REJECTED:
+def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun, decision: Decision) -> None:
+    if decision.decision == REJECTED:
         amend_gold(spark, run, settings)
         first, last = waiting.first_load_seq, waiting.last_load_seq
         withdraw_unpublished(spark, run, settings, first=first, last=last)
-    gate.record_decision(spark, run, waiting, asked)
+    gate.record_decision(spark, run, waiting, decision)
     run.report.event(
-        f"gate.{asked.decision}",
+        f"gate.{decision.decision}",
         gate_run_id=waiting.gate_run_id,
         first_load_seq=waiting.first_load_seq,
         last_load_seq=waiting.last_load_seq,
-        reason=asked.reason,
-        decided_by=asked.decided_by,
+        reason=decision.reason,
+        decided_by=decision.decided_by,
     )
     crash_point("gate.decided")
 
 
-def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
+def _waiting(spark: SparkSession, run: Run, decision: Decision) -> GateRun:
     """Return the gate run that waits for this decision, or for its completion."""
     waiting = gate.last_gate_run(spark, run)
-    if waiting is None or waiting.passed or waiting.decision not in (None, asked.decision):
+    if waiting is None or waiting.passed or waiting.decision not in (None, decision.decision):
         raise UsageError(
             "No gate run waits for this decision.",
             where=str(run.table(GATE_RESULTS)),
-            observed=_standing(spark, run, waiting),
+            observed=_describe_state(spark, run, waiting),
             expected="a last gate run that failed, of loads that are not published",
             next_step="See `tidemark gate show` and `tidemark status`; `tidemark run` audits and publishes what there is.",
         )
-    if asked.gate_run_id not in (None, waiting.gate_run_id):
+    if decision.gate_run_id not in (None, waiting.gate_run_id):
         raise UsageError(
-            "The last gate run is another one than the one that is meant.",
+            "The named gate run is not the last one.",
             where="--gate-run",
             observed=waiting.named,
-            expected=asked.gate_run_id,
+            expected=decision.gate_run_id,
             next_step="Look at it: `tidemark gate show`.",
         )
     return waiting
 
 
-def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
+def _describe_state(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
     """Describe the current state if no gate run is waiting."""
     if waiting is not None:
         return f"{waiting.named}: {'it has passed' if waiting.passed else f'{waiting.decision}, and not published yet'}"
@@ -121,11 +121,11 @@ def _require_sound(run: Run, waiting: GateRun) -> None:
     broken = [name for name in INVARIANTS if name in waiting.failed]
     if broken:
         raise TableStateError(
-            "An invariant was not met: the tables are not what a load left, and nobody can release that.",
+            "The tables violate an invariant. Such a gate run cannot be released.",
             where=f"{run.pipeline}, {waiting.named}",
             observed=", ".join(broken),
-            expected="budgets and expectations of your own only",
-            next_step="`tidemark verify` names what is damaged, and the way out; `tidemark gate show` brings the rows.",
+            expected="only budgets and your own expectations unmet",
+            next_step="`tidemark verify` names the damage and the next step; `tidemark gate show` lists the rows.",
         )
 
 
@@ -140,16 +140,16 @@ def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None
         )
 
 
-def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -> int:
+def _records(spark: SparkSession, run: Run, waiting: GateRun, decision: Decision) -> int:
     """Count Silver's records in the range. A first release requires that the audited versions can still be read."""
-    if asked.decision == RELEASED and waiting.decision is None:
+    if decision.decision == RELEASED and waiting.decision is None:
         for name, version in {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}.items():
             if not tables.can_read(spark, run.table(name), version=version, where=waiting.range):
                 raise TableStateError(
-                    "What was audited cannot be read any more; nothing was released.",
+                    "The audited version cannot be read any more; nothing was released.",
                     where=str(run.table(name)),
                     observed=f"version {version} is gone, or its files are",
                     expected="the version that the gate run audited",
-                    next_step="Have it audited anew: `tidemark run --stage gate`. Then release that gate run.",
+                    next_step="Audit again: `tidemark run --stage gate`. Then release that gate run.",
                 )
     return spark.read.table(run.table(SILVER_RECORDS).sql).where(waiting.range).count()

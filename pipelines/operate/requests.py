@@ -81,12 +81,12 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         left_shadows = shadows.drop(spark, run)  # no cutover is open now
     # Read after the state, which may have a load of a topic that was accepted meanwhile.
     rules = bronze_to_silver.rules_of(spark, run, settings)
-    answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
+    answer = _answer(spark, run, rules, recovered, _with_load_numbers(spark, run, request))
     _require_found(spark, run, request, answer)
     result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(answer)}
     if is_dry_run:
         return (
-            {**result, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
+            {**result, **_next_loads(spark, run, settings, recovered, answer=answer, reset=request.reset)}
             if request.reset
             else result
         )
@@ -109,14 +109,14 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
     wanted = request.wanted
     if wanted is None or wanted.offset is None or answer.plan is not None or answer.left:
         return
-    asked = {name: value for name in ("topic", "partition") if (value := getattr(wanted, name)) is not None}
+    named = {name: value for name in ("topic", "partition") if (value := getattr(wanted, name)) is not None}
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class").isin(*QUARANTINED))
-    for name, value in asked.items():
+    for name, value in named.items():
         rejects = rejects.where(F.col(name) == value)
     rejects = rejects.select("state", F.col("first_offset").alias("offset"))
     distance = F.abs(F.col("offset") - wanted.offset)
     rows = rejects.where((F.col("state") == HELD) | (distance == 0)).orderBy(distance).limit(_NEAR + 1).collect()
-    aside = [row for row in gold_rejects.standing(spark, run) if asked.items() <= row.items()]
+    aside = [row for row in gold_rejects.effective_rejects(spark, run) if named.items() <= row.items()]
     found = [(row["offset"], row["state"]) for row in rows] + [(row["offset"], row["state"]) for row in aside]
     if (wanted.offset, RELEASED if request.kind == RELEASE else DISCARDED) in found:
         return
@@ -125,7 +125,7 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
     held = sorted((offset for offset, state in found if state == HELD), key=lambda offset: (abs(offset - place), offset))
     near = f"the nearest held offsets are {', '.join(map(str, held[:_NEAR]))}" if held else "nothing is held in this partition"
     raise UsageError(
-        "No held record is there; nothing was written.",
+        "No held record has this offset; nothing was written.",
         where=f"topic {wanted.topic}, partition {wanted.partition}, offset {wanted.offset}",
         observed="; ".join([*there, near]),
         expected="the offset of a record that waits",
@@ -133,7 +133,7 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
     )
 
 
-def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
+def _before_reset(spark: SparkSession, run: Run, settings: Settings, reset: Reset) -> None:
     """Refuse an impossible reset before anything is written; then load the records before a new epoch.
 
     A claimed load counts as finished. A claimed restore or rebuild must finish first, because it changes the watermarks.
@@ -143,29 +143,29 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
     if recovered.cutover is not None:
         recovered = _recovered(spark, run, rules, is_dry_run=False)
     rules = rules.keeping(recovered.rules)
-    known = _known(spark, run, recovered, asked)
-    by_request.reset(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
-    if _begins_epoch(asked, known):
-        _decide_before(spark, run, settings, asked)
+    known = _known(spark, run, recovered, reset)
+    by_request.reset(reset, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
+    if _begins_epoch(reset, known):
+        _decide_before(spark, run, settings, reset)
 
 
-def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) -> Watermarks:
+def _known(spark: SparkSession, run: Run, recovered: Recovered, reset: Reset) -> Watermarks:
     """Return the watermarks as of the claimed load, including the stream's watermark if it was retired."""
     known = recovered.watermarks
     if recovered.open_claim is not None:
         known = known.after(recovered.open_claim)
-    return Streams(spark, run, known).resolve([asked.stream])
+    return Streams(spark, run, known).resolve([reset.stream])
 
 
-def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
+def _begins_epoch(reset: Reset, known: Watermarks) -> bool:
     """Whether a reset starts a new epoch that is not declared yet for the stream's next records."""
-    mark = known.rows.get(asked.stream)
-    if not asked.is_new_epoch or mark is None or mark.ordinal is None:
+    mark = known.rows.get(reset.stream)
+    if not reset.is_new_epoch or mark is None or mark.ordinal is None:
         return False
     return mark.declared_epoch is None or mark.declared_epoch <= mark.ordinal[0]
 
 
-def _decide_before(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
+def _decide_before(spark: SparkSession, run: Run, settings: Settings, reset: Reset) -> None:
     """Load the undecided records in Bronze: they precede the new epoch.
 
     If the breaker opens because of the stream itself, its records belong to the new epoch. Otherwise raises BreakerOpenError.
@@ -173,29 +173,29 @@ def _decide_before(spark: SparkSession, run: Run, settings: Settings, asked: Res
     try:
         bronze_to_silver.run(spark, run, settings)
     except BreakerOpenError as error:
-        _require_own_breaker(spark, run, settings, recover.recover(spark, run, Rules.of(settings)), asked)
+        _require_own_breaker(spark, run, settings, recover.recover(spark, run, Rules.of(settings)), reset)
         run.report.event("reset.undecided_in_new_epoch", observed=str(error.observed))
 
 
-def _require_own_breaker(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, asked: Reset) -> None:
+def _require_own_breaker(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, reset: Reset) -> None:
     """Raise if the breaker opens on the next load, but not because of the stream's own records."""
     try:
-        bronze_to_silver.require_others_let_in(spark, run, settings, recovered, stream=asked.stream)
+        bronze_to_silver.require_others_let_in(spark, run, settings, recovered, stream=reset.stream)
     except BreakerOpenError as error:
         raise BreakerOpenError(
-            "What Bronze holds undecided precedes the new epoch, and the breaker keeps it out because of other streams. "
-            "No epoch was declared.",
+            "Bronze's undecided records precede the new epoch, and the breaker stops their load because of other streams. No "
+            "epoch was declared.",
             where=error.where,
             observed=error.observed,
             expected=error.expected,
-            next_step=f"Get that load in first, then declare the epoch. {error.next_step or ''}",
+            next_step=f"Load these records first, then declare the epoch. {error.next_step or ''}",
         ) from error
 
 
-def _undecided(spark: SparkSession, run: Run, asked: Erase) -> int:
+def _undecided(spark: SparkSession, run: Run, erase: Erase) -> int:
     """Count the key's undecided records in Bronze: an erasure covers only decided ones."""
-    whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(asked))
-    decided = erase_key.records(whole, asked, watermarks.read(spark, run), 0)
+    whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(erase))
+    decided = erase_key.records(whole, erase, watermarks.read(spark, run), 0)
     return whole.count() - decided.count()
 
 
@@ -217,7 +217,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
         return recovered
     if is_dry_run:
         raise TableStateError(
-            "A load was begun and is not finished; what it comes to is not in the tables yet.",
+            "A claimed load is unfinished. The tables do not have its outcome.",
             where=str(run.table(SILVER_LOADS)),
             observed=f"load {recovered.watermarks.load_seq + 1} is claimed",
             next_step="Finish it first: `tidemark run --stage silver`.",
@@ -226,8 +226,8 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
     return recover.recover(spark, run, rules)
 
 
-def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
-    """Pin the request's age as a load number, and Gold's last published load, because a repeat may run on another day."""
+def _with_load_numbers(spark: SparkSession, run: Run, request: Request) -> Request:
+    """Replace the request's age by a load number, and add Gold's last published load: a repeat may run on another day."""
     if request.kind in (RELEASE, DISCARD):
         request = replace(request, published_to=small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:
@@ -262,14 +262,14 @@ def _summary(answer: Answer) -> dict[str, object]:
     }
 
 
-def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and what was asked
-    spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, asked: Reset
+def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and the reset
+    spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, reset: Reset
 ) -> dict[str, object]:
     """Preview the next load under the answer's watermarks, and the load that would precede a new epoch."""
-    if _begins_epoch(asked, _known(spark, run, recovered, asked)):
+    if _begins_epoch(reset, _known(spark, run, recovered, reset)):
         first = bronze_to_silver.previewed(spark, run, settings, recovered)
         if first["breaker"]:
-            _require_own_breaker(spark, run, settings, recovered, asked)
+            _require_own_breaker(spark, run, settings, recovered, reset)
         elif first["load_seq"] is not None:
             return {"first_load": first, "next_load": bronze_to_silver.NOTHING}
     known = recovered.watermarks

@@ -53,7 +53,7 @@ class _Rebuild:
 
 
 def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
-    spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool, reason: str, by: str
+    spark: SparkSession, run: Run, settings: Settings, *, apply: bool, reason: str, by: str
 ) -> dict[str, object]:
     """Decide all of Bronze again with the current config, and report the records with a different decision.
 
@@ -73,11 +73,11 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         AnotherWriterError: Another run wrote at the same time.
     """
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
-        raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
+        raise TableMissingError("There is no Bronze to rebuild Silver from.", where=str(run.table(BRONZE_RECORDS)))
     # First: a load claimed from here on is not in the shadow, and stops the rebuild.
     highest = cutover.highest_load(spark, run)
     rules = bronze_to_silver.rules_of(spark, run, settings).keeping(last_rules(spark, run))
-    found = _steps(spark, run, rules, is_applied=is_applied)
+    found = _steps(spark, run, rules, apply=apply)
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
     # A decided topic stays decided, even if the config no longer names it. The next load decides a waiting topic.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
@@ -89,7 +89,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     before = {row["rules"] for step in found for row in step.rows if "rules" in row}
     fields = decision_diff.changed_fields(map(Rules.from_json, before), rules)
     summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
-    if not is_applied:
+    if not apply:
         return {**summary, "is_applied": False}
     for planned in done.erasures:  # an unfinished erasure may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
@@ -104,9 +104,9 @@ def _shadow_of(run: Run) -> str:
     return run.run_id.replace("-", "_")  # catalogs allow no hyphen in a name
 
 
-def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
+def _steps(spark: SparkSession, run: Run, rules: Rules, *, apply: bool) -> list[Step]:
     """Return the loads to repeat: those of the ledger, including an unfinished one. Without a ledger, one for all of Bronze."""
-    rows = _without_cutover(spark, run, _ledger(spark, run), is_applied=is_applied)
+    rows = _without_cutover(spark, run, _ledger(spark, run), apply=apply)
     if not rows:
         bronze = run.table(BRONZE_RECORDS)
         run.report.event("rebuild.no_ledger", rules=rules.fingerprint)
@@ -115,12 +115,12 @@ def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> 
     broken = next(ledger_checks.chain(rows, run.pipeline), None)
     if broken is not None:
         raise TableStateError(
-            "The ledger contradicts itself, and with it what people had decided.",
+            "The ledger is inconsistent. Operators' decisions in it cannot be replayed.",
             where=broken.where,
             observed=broken.observed,
             expected=broken.expected,
-            next_step=f"Put {run.table(SILVER_LOADS)} back from a backup, or by RESTORE. Without one: move it away, rebuild; "
-            "all of Bronze is decided then, without what people had decided.",
+            next_step=f"Restore {run.table(SILVER_LOADS)} from a backup, or by RESTORE. Without one, move it away and rebuild: "
+            "all of Bronze is then decided without operators' decisions.",
         )
     return replay.steps(rows)
 
@@ -133,13 +133,13 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
     return rows
 
 
-def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
+def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, apply: bool) -> list[Row]:
     """Return the ledger's rows without an unfinished cutover, which an applied rebuild replaces."""
     claimed = ledger.open_cutover(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).cutover
-    if undone is None or not is_applied:
+    if undone is None or not apply:
         raise cutover.unfinished(run, claimed[0])
     before = [row for row in rows if row["load_seq"] <= (undone.keep_to or undone.undo_to)]
     return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
@@ -177,17 +177,17 @@ def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, 
     Raises AnotherWriterError if another run has claimed a load since the ledger was read. Nothing was written then.
     """
     spark, run = work.spark, work.run
-    asked = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
-    before = cutover.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
+    wanted = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
+    before = cutover.renumbered(spark, run, wanted, _shadow_of(run), SILVER_LOADS)
     load_seq = cutover.claim(
         spark,
         run,
-        Request(REBUILD, reason, by, cutover=asked),
+        Request(REBUILD, reason, by, cutover=wanted),
         marks=done.watermarks,
         rules=work.rules,
         pinned=plan.nothing_of_bronze(done.watermarks, done.bronze_version),
-        first_free=asked.undo_to + done.loads + 1,
+        first_free=wanted.undo_to + done.loads + 1,
         before=before,
     )
-    cutover.apply_cutover(spark, run, load_seq, asked)
+    cutover.apply_cutover(spark, run, load_seq, wanted)
     return load_seq

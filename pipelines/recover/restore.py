@@ -76,17 +76,17 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
         return result
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
-    asked = Cutover(keep_to=to, undo_to=highest)
+    wanted = Cutover(keep_to=to, undo_to=highest)
     load_seq = cutover.claim(
         spark,
         run,
-        Request(RESTORE, reason, by, cutover=asked),
+        Request(RESTORE, reason, by, cutover=wanted),
         marks=marks,
         rules=Rules.from_json(last["rules"]),
         pinned=plan.nothing_of_bronze(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
-    cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
+    cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(wanted, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**result, "load_seq": load_seq}
 
@@ -130,11 +130,11 @@ def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> 
     violation = next(_violations(spark, run, rows, to, first=first_load(kinds)), None)
     if violation is not None:
         raise TableStateError(
-            f"The tables do not hold the loads up to {to} whole any more; nothing was written.",
+            f"The tables no longer hold all rows of the loads up to {to}; nothing was written.",
             where=violation.where,
             observed=violation.observed,
             expected=violation.expected,
-            next_step="Restore to an earlier load, or make Silver anew from Bronze: `tidemark rebuild`.",
+            next_step="Restore to an earlier load, or rebuild Silver from Bronze: `tidemark rebuild`.",
         )
 
 

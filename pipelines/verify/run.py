@@ -35,7 +35,7 @@ from lakehouse.table import (
 from pipelines.verify import deep
 from pipelines.verify.by_offset import Offsets
 from pipelines.verify.remedies import LOG_OUT, check_table
-from pipelines.verify.snapshot import pin
+from pipelines.verify.snapshot import take_snapshot
 from silver.audit import ledger_checks
 from silver.rules import Rules
 
@@ -81,7 +81,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
     yield from files
     if not all(each.ok for each in files):
         return  # Spark would read wrong rows, or none
-    snapshot = pin(spark, run)
+    snapshot = take_snapshot(spark, run)
     result.update(last_load_seq=snapshot.finished, published_load_seq=snapshot.published, open_claim=snapshot.open_claim)
     rules_of = deep.rules_of_loads(spark, run, snapshot) if is_deep else {}
     yield from _ledger(run, snapshot)
@@ -159,7 +159,7 @@ def _latest(spark: SparkSession, run: Run, snapshot: VerifySnapshot) -> Check:
     """Check that gold_latest has the latest record of each key by its rule. Skipped during a publish."""
     records = snapshot.read(spark, run, GOLD_RECORDS)
     wrong: list[Violation] = []
-    if not newest.is_kept(spark, run):
+    if not newest.is_by_current_rule(spark, run):
         holds = "not compared: Tidemark 0.1 made it, and the next publish rebuilds it"
     elif not records.where(F.col("load_seq") > snapshot.published).isEmpty():
         holds = "not compared: a publish is under way"

@@ -1,4 +1,4 @@
-"""Pin one version of each table for `tidemark verify`, so that a concurrent run changes nothing. Read-only."""
+"""Choose one version of each table for `tidemark verify`, so that a concurrent run changes nothing. Read-only."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from silver.audit.ledger_checks import Row
 
-
 _TRIES = 3
 
 
 @dataclass(frozen=True)
 class VerifySnapshot:
-    """The finished and published loads, and the pinned version of each table.
+    """The finished and published loads, and the chosen version of each table.
 
     Attributes:
         published_to: The last load that Gold has published; None if there is no Gold.
@@ -95,32 +94,32 @@ class VerifySnapshot:
         return self.count(DUPLICATE, REPLAY, *QUARANTINED) == 0
 
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
-        """A table at its pinned version; a small one is read once."""
+        """A table at the snapshot's version; a small one is read once."""
         if name not in self._frames:
             self._frames[name] = small_tables.frame(spark, run.table(name), version=self.versions[name])
         return self._frames[name]
 
 
-def pin(spark: SparkSession, run: Run) -> VerifySnapshot:
-    """Pin the versions to check. Repeats that if a concurrent run has finished loads meanwhile.
+def take_snapshot(spark: SparkSession, run: Run) -> VerifySnapshot:
+    """Choose the versions to check. Repeats that if a concurrent run has finished loads meanwhile.
 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    snapshot = _pin(spark, run)
+    snapshot = _take_snapshot(spark, run)
     for _ in range(_TRIES):
         claimed = max((row["load_seq"] for row in snapshot.ledger), default=0)
         is_ahead = claimed > snapshot.finished + 1 or (snapshot.published_to or 0) > snapshot.finished
         if not is_ahead or tables.version(spark, run.table(SILVER_WATERMARKS)) == snapshot.versions[SILVER_WATERMARKS]:
             break
-        snapshot = _pin(spark, run)
+        snapshot = _take_snapshot(spark, run)
     return snapshot
 
 
-def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
-    """Pin the tables in an order that includes every finished load.
+def _take_snapshot(spark: SparkSession, run: Run) -> VerifySnapshot:
+    """Choose the versions in an order that includes every finished load.
 
-    A load that is finished in the watermarks is complete in tables read later. Gold is pinned before the rejected loads,
+    A load that is finished in the watermarks is complete in tables read later. Gold is chosen before the rejected loads,
     and the ledger after Silver, whose rows follow their claim.
     """
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
@@ -133,7 +132,7 @@ def _pin(spark: SparkSession, run: Run) -> VerifySnapshot:
     if GOLD_STREAM_HEALTH in versions:
         health = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), ["load_seq"], version=versions[GOLD_STREAM_HEALTH])
         published_to = max((row["load_seq"] for row in health if row["load_seq"] is not None), default=None)
-    kept_out = gold_rejects.standing(spark, run)
+    kept_out = gold_rejects.effective_rejects(spark, run)
     rejected = gate.rejected_loads(gate.decisions(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = tables.version(spark, run.table(name))

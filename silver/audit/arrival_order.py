@@ -207,7 +207,7 @@ def _diagnoses(order: Order) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "no_sequence",
             f"{order.collisions} records have a number that another record had before",
-            "Number each record once per stream; where the numbering starts again, send a greater epoch.",
+            "Number each record once per stream; if the numbering restarts, send a greater epoch.",
         )
     if back and not order.duplicates and farthest <= _RACE:
         yield Diagnosis(
@@ -219,16 +219,16 @@ def _diagnoses(order: Order) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "reordering",
             f"{len(back)} jumps back to numbers that were not read before, by at most {farthest}",
-            "enable.idempotence=true; or max.in.flight.requests.per.connection=1, where the producer cannot be idempotent.",
+            "enable.idempotence=true; or max.in.flight.requests.per.connection=1, if the producer cannot be idempotent.",
         )
     if resent and not back and not order.collisions:
         yield from _resends(resent, order.duplicates)
     if order.missing and order.is_contiguous:
         yield Diagnosis(
             "lost",
-            f"{order.missing} numbers are not there, in a stream that has no gaps",
-            "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
-            "acknowledged. The numbers that are open stand in silver_missing.",
+            f"{order.missing} numbers are missing in a contiguous stream",
+            "silver_missing lists them. acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose "
+            "no acknowledged record.",
         )
 
 
@@ -238,15 +238,14 @@ def _resends(resent: list[Jump], duplicates: int) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "client_retries",
             f"{len(retried)} blocks were sent again in order, with their first timestamps; {duplicates} records came twice",
-            "enable.idempotence=true: the client sent again what it had no answer for. (Or the application did, if it sets the "
-            "timestamps itself.)",
+            "enable.idempotence=true: the client sent again what was not acknowledged. (Or the application did, if it sets "
+            "the timestamps itself.)",
         )
     if len(retried) < len(resent):
         yield Diagnosis(
             "resends",
             f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
-            "None is needed where the application or its client started again. Fewer come where it stores its position more "
-            "often, or reads its last number back from Kafka before it goes on, as `last_accepted` of the producer kit does. "
-            "The tables do not know it: they lag behind Kafka. Where its numbering restarted, these are other records: send a "
-            "greater epoch.",
+            "None if the application or its client restarted. To have fewer, store the position more often, or read the "
+            "last number back from Kafka, as `last_accepted` of the producer kit does: the tables lag behind Kafka. If its "
+            "numbering restarted, these are other records: send a greater epoch.",
         )

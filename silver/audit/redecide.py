@@ -21,7 +21,7 @@ from silver.decide import decision
 from silver.extract.columns import from_bytes, narrow
 from silver.extract.payload import with_schemas
 from silver.load import bronze_range, key_columns, planner
-from silver.load.recover import AFTER
+from silver.load.recover import WATERMARK_AFTER
 from silver.rules import Rules
 from silver.state import ledger
 from silver.suspects.known_records import KnownRecords
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from silver.audit.ledger_checks import Row
     from silver.state.watermarks import Watermarks
 
-_OUTCOME = (*(name for name in CLASSES if name != REPLAY), "late_accepted", *AFTER, "missing")
+_OUTCOME = (*(name for name in CLASSES if name != REPLAY), "late_accepted", *WATERMARK_AFTER, "missing")
 _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
 _SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records"))
 

@@ -101,7 +101,7 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
 def require_decoders(spark: SparkSession, rules: Rules) -> None:
     """Raise a `ToolError` if the session or this Python cannot decode the values of the rules."""
     for name in {each.written.format for each, _ in rules.per_topic if each.written is not None and each.written.has_types}:
-        formats.load(name).require(spark)
+        formats.load(name).require_decoder(spark)
 
 
 def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules) -> Rules:

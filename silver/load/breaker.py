@@ -1,4 +1,4 @@
-"""The breaker: stops a load that looks wrong as a whole before any of it is written."""
+"""The breaker: stops a load that looks wrong before any of it is written. `Streams._require_few` limits new streams."""
 
 from __future__ import annotations
 
@@ -68,7 +68,6 @@ _MEND = {
     FENCED: "Stop the producer that still sends an older epoch.",
 }
 
-
 Shares = TopicLimits[float]
 """The largest quarantined shares allowed, 0 to 1: of single topics, and of all others together."""
 
@@ -92,7 +91,7 @@ def _shown(found: list[Trip]) -> list[Trip]:
     return [*found[:_MOST_NAMED], more]
 
 
-def opening(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
+def list_trips(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
     """List the reasons to open the breaker: too large a quarantined share, or a stream with only old sequences.
 
     Each has the ledger's rows of the streams that cause it.
@@ -127,7 +126,7 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)
 
 
-def judged(planned: Plan) -> _Rows:
+def ledger_without_skipped(planned: Plan) -> _Rows:
     """Return the ledger's rows of a plan, without the records that its rules skip."""
     skipped = Counter[Stream]()
     rejects = planned.rejects.filter(pc.field("reason").isin([*SKIPPED]))
@@ -149,9 +148,9 @@ def trip_of(opened: BreakerOpenError) -> Trip:
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
-def tripped(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
+def find_trips(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
     """List the trips for a plan and their causes, with an example if most records are invalid."""
-    trips = opening(planned.load_seq, judged(planned), shares)
+    trips = list_trips(planned.load_seq, ledger_without_skipped(planned), shares)
     causes = _causes(planned.rejects, trips) if trips else Counter[Cause]()
     found = _shown([trip for trip, _ in trips])
     invalid = [cause for cause in causes if cause.kind == INVALID]
@@ -197,13 +196,13 @@ def _advice(cause: Cause, rules: Rules) -> str:
     why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
     if source.form in one_record.JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
         return f"{named[0].upper()}{named[1:]} is read from JSON: have the producer write it, one document in a value. {why}"
-    return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
+    return f"Look whether {named} names what the records have; if so, correct the producer. {why}"
 
 
 def _advice_on_values(own: Rules, key: str) -> str:
     if own.payload is None or own.payload.format == "text":
         return f"Look whether `{key}.format` and `{key}.max_bytes` fit the values."
-    look = f"Look whether `{key}.schema` names the fields and types that the values have; if so, mend the producer."
+    look = f"Look whether `{key}.schema` names the fields and types that the values have; if so, correct the producer."
     if own.written is None or own.payload.format == "json":
         return look
     return f"{look} The event silver.schema_misfit names a schema that does not fit."
@@ -241,7 +240,7 @@ def _short(value: object) -> str:
 
 def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> None:
     """Raise BreakerOpenError if the breaker opens on a plan."""
-    found, causes = tripped(spark, run, planned, shares)
+    found, causes = find_trips(spark, run, planned, shares)
     if not found:
         return
     raise BreakerOpenError(

@@ -60,8 +60,8 @@ def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
             where=str(bronze),
             observed=f"version {found.version}",
             expected=f"version {after_version} or later",
-            next_step="Put the files of _delta_log back from a backup. If Bronze was ingested again from Kafka: move "
-            "silver_loads away, and `tidemark rebuild --apply`.",
+            next_step="Restore the files of _delta_log from a backup. If Bronze was ingested again from Kafka, move "
+            "silver_loads away and run `tidemark rebuild --apply`.",
         )
     return BronzeRange(after_version, found.version, above, found.rows, is_cut=found.is_cut)
 

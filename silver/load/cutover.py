@@ -92,10 +92,10 @@ def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
             crash_point("swap.claimed")
             return load_seq
     raise TableStateError(
-        "The ledger takes no claim.",
+        "The ledger accepts no claim.",
         where=str(run.table(SILVER_LOADS)),
         observed=f"Delta skipped the loads {first_free} to {first_free + MOST_TRIES - 1}: it knows their transactions already",
-        expected="a number that is free",
+        expected="a free load number",
         next_step="Move the silver_, gate_ and gold_ tables away, keep Bronze, and run again: it decides all of Bronze.",
     )
 
@@ -103,7 +103,7 @@ def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
 def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
     """Return the error for a command that must wait for an unfinished cutover. Takes a row of its claim."""
     return TableStateError(
-        "Silver's tables are being put into another state, and that is not finished.",
+        "A restore or rebuild of Silver is unfinished.",
         where=str(run.table(SILVER_LOADS)),
         observed=f"load {claimed['load_seq']}, a {claimed['kind']}, is claimed",
         next_step="Finish it first: `tidemark run --stage silver`.",
@@ -118,7 +118,7 @@ def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover
     loads = run.table(SILVER_LOADS)
     is_erase = F.col("kind") == ERASE
     may_erase = spark.read.table(loads.sql).where(_undone(cutover)).where(is_erase).limit(1).count() > 0
-    cutover_fence.close(spark, run, load_seq, is_noted=cutover.shadow is None, with_bronze=may_erase)
+    cutover_fence.close(spark, run, load_seq, write_marker=cutover.shadow is None, with_bronze=may_erase)
     crash_point("swap.fenced")
     if cutover.shadow is None:
         _cut(spark, run, cutover)
@@ -148,11 +148,11 @@ def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, sha
     table = in_shadow(run, shadow).table(SILVER_RECORDS)
     if not tables.exists(spark, table):
         raise TableStateError(
-            "A rebuild was claimed and not finished, and what it was to put in place is gone.",
+            "The shadow of the claimed rebuild does not exist.",
             where=str(table),
             observed="no table",
             expected="the shadow that the claim names",
-            next_step="Rebuild once more: `tidemark rebuild --apply` takes the place of the unfinished one.",
+            next_step="Rebuild again: `tidemark rebuild --apply` replaces the unfinished one.",
         )
     for name in (SILVER_RECORDS, SILVER_REJECTS):
         _overwrite(run, renumbered(spark, run, cutover, shadow, name), name, load_seq)

@@ -29,7 +29,7 @@ _MOST_NUMBERS = 1_000
 _NOTHING = (0, -1)  # the mark of a topic without watermarks, below every sequence
 
 
-def at_plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:
+def complete_rules(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:
     """Return the rules of the next load, from those of the config.
 
     Their `grown` must be read after the range was pinned. It has the number of partitions and the configured numbering, if any.

@@ -70,7 +70,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     if pinned.counted == 0:
         return None
     pinned_rules = current(rules) if current is not None else rules
-    pinned_rules = growth.at_plan(spark, run, pinned_rules, recovered, pinned)
+    pinned_rules = growth.complete_rules(spark, run, pinned_rules, recovered, pinned)
     claim = ledger.shared_columns(run, pinned_rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])

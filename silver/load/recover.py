@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.request import Cutover
     from silver.state.watermarks import Watermarks
-AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
-_LAST = (*STREAM, *("load_seq", "kind", "bronze_to_version", "rules"), *AFTER)
+WATERMARK_AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
+_LAST = (*STREAM, *("load_seq", "kind", "bronze_to_version", "rules"), *WATERMARK_AFTER)
 
-WAY_OUT = (
+RESTORE_OR_REBUILD = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
     "`tidemark rebuild` rebuilds them from Bronze."
 )
@@ -101,18 +101,18 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     if cutover := open_cutover(unfinished, finished):
         return Recovered(known, [], cutover)
     before = rules_of(loads)
-    known.require(rules.keeping(before), before, where=str(run.table(SILVER_LOADS)))
+    known.require_same_extractors(rules.keeping(before), before, where=str(run.table(SILVER_LOADS)))
     numbers = {load["load_seq"] for load in loads}
     claimed = max(numbers, default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in numbers):
         claimed = small_tables.highest(spark, run.table(SILVER_LOADS), "load_seq")  # the rows of earlier loads were not read
         lacking = f", no rows of load {finished}" if finished and finished not in numbers else ""
         raise TableStateError(
-            "The ledger and the watermarks do not belong together.",
+            "The ledger and the watermarks contradict each other.",
             where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
             observed=f"last claimed load {claimed}{lacking}, last finished load {finished}",
             expected=f"last claimed load {finished} or {finished + 1}",
-            next_step=WAY_OUT,
+            next_step=RESTORE_OR_REBUILD,
         )
     last = ledger.filter(pc.equal(ledger["load_seq"], finished)).select(_LAST).to_pylist()
     _require_silver(spark, run, finished, ledger)
@@ -130,7 +130,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}
-    if (rows := tables.found(spark, table)) is not None:
+    if (rows := tables.open_if_exists(spark, table)) is not None:
         silver = rows.where(F.col("load_seq") >= max(finished, 1))
         observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     if observed.get(finished + 1, 0) == 0:
@@ -141,13 +141,13 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
             where=str(table),
             observed=f"rows by load: {observed}",
             expected=f"rows by load: {expected}",
-            next_step=WAY_OUT,
+            next_step=RESTORE_OR_REBUILD,
         )
 
 
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
     """Require the ledger's watermark for each stream of the last finished load, and none for streams that it retired."""
-    after = itemgetter(*AFTER)
+    after = itemgetter(*WATERMARK_AFTER)
     for row in last:
         mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
@@ -159,5 +159,5 @@ def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
                 f"producer {row['producer']}",
                 observed=f"(epoch, high_watermark, last_offset, declared_epoch) = {observed}",
                 expected=f"(epoch, high_watermark, last_offset, declared_epoch) = {expected}",
-                next_step=WAY_OUT,
+                next_step=RESTORE_OR_REBUILD,
             )

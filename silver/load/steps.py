@@ -1,7 +1,16 @@
 """A load of Silver, exactly once over several tables.
 
-The six steps, and why a retry is safe: docs/rule.md. An operator's request is a load too: step 4 appends released records,
-and step 5 marks settled rejects. An erasure runs after step 5. A restore or rebuild replaces all tables: `silver.load.cutover`.
+Why a retry is safe: docs/rule.md. An operator's request is a load too. The load's number is the version of each transaction.
+
+| step | function | commits to | transaction id of |
+|---|---|---|---|
+| 1, 2 recover, plan | `recover.recover`, `plan`, then `breaker.require_closed` | | |
+| 3 claim | `claim` | silver_loads | its table |
+| 4 append, release | `append_silver` | silver_records | its table |
+| 5 reject, settle | `append_rejects` | silver_rejects, then a MERGE there and into gold_rejects | the append only |
+| erase | `erase_key.erase` | MERGEs into silver_rejects, silver_records, bronze_records | none |
+| 6 advance | `advance` | a MERGE into silver_watermarks, which finishes the load | none |
+| 4 to 6 of a cutover | `cutover.apply_cutover` | all tables of Silver | overwrites and markers only |
 """
 
 from __future__ import annotations
@@ -21,7 +30,7 @@ from lakehouse.spark import frames, storage_errors
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.load import breaker, bronze_range, copy, cutover, growth, recover
 from silver.load.planner import plan, replan_range
-from silver.load.recover import AFTER, WAY_OUT
+from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER
 from silver.requests import erase_key, planner, quarantine
 from silver.rules import Rules
 from silver.state import ledger, watermarks
@@ -38,9 +47,8 @@ if TYPE_CHECKING:
     from silver.state.plan import Plan
     from silver.state.streams import StreamLimits
 
-
 _SHARES = breaker.Shares(1)
-_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
+_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *WATERMARK_AFTER)
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze has no new versions.
 
-    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. If Bronze
-    holds more than `max_records`, it takes the first commits. For `current` see `plan`.
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. The MERGE
+    into the last makes the load final. If Bronze holds more than `max_records`, takes its first commits. `current`: see `plan`.
 
     Raises as `recover`, `plan`, `breaker.require_closed`, `claim` and `apply_claim`.
     """
@@ -115,11 +123,11 @@ def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
         before = planned.load_seq - 1
         way_out = f"`tidemark restore --to {before}`" if before else "`tidemark rebuild --apply`"
         raise ClaimStuckError(
-            f"Load {planned.load_seq} is claimed, and it could not be carried out.",
+            f"Load {planned.load_seq} is claimed, but could not be applied.",
             where=f"{run.table(SILVER_LOADS)}: load {planned.load_seq}",
             observed=headline(str(error)),
-            next_step="Every run tries it again. Where the cause was a passing one, or is mended, run again. Where the load "
-            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze for the next load.",
+            next_step="Every run tries it again. If the cause is temporary or fixed, run again. If the load can never be "
+            f"applied, {way_out} gives up the claim: its records stay in Bronze for the next load.",
         ) from error
 
 
@@ -136,12 +144,12 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     rows, load_seq = frames.of_contract(spark, planned.ledger, LOADS), planned.load_seq
     if not try_claim(spark, run, rows, load_seq, records=planned.count("records")):
         raise TableStateError(
-            f"Load {load_seq} was claimed before, and its claim is gone; nothing was written.",
+            f"Load {load_seq} was claimed before, but its claim is gone; nothing was written.",
             where=str(run.table(SILVER_LOADS)),
             observed=f"Delta skipped the claim: the table knows transaction {load_seq} already",
             expected="a claim",
-            next_step="The ledger was put back by RESTORE, which keeps the transactions' numbers. `tidemark restore --to "
-            f"{load_seq - 1}` takes up from there under a number that is free.",
+            next_step=f"A RESTORE of the ledger keeps the transaction numbers. `tidemark restore --to {load_seq - 1}` "
+            "continues from there under a free number.",
         )
 
 
@@ -166,12 +174,11 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
     if counted[1] != planned.settled.num_rows:
         raise TableStateError(
-            "Bronze lacks records that are to be released.",
+            "Bronze lacks records of this release.",
             where=str(run.table(BRONZE_RECORDS)),
             observed=f"{counted[1]} of the records",
             expected=f"{planned.settled.num_rows}, as silver_rejects names them",
-            next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "
-            "finishes it then.",
+            next_step="Something other than Tidemark changed Bronze: restore it. The next run then finishes the claimed load.",
         )
     return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze holds some twice
 
@@ -223,11 +230,11 @@ def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     expected = _outcomes(rows, counts_replays=counts_replays)
     if planned is None or observed != expected:
         raise TableStateError(
-            f"Load {claim['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
+            f"Load {claim['load_seq']} is claimed but unfinished, and deciding it again gives another outcome.",
             where=str(run.table(SILVER_LOADS)),
             observed=[item for item in observed.items() if item not in expected.items()][:3],
             expected=[item for item in expected.items() if item not in observed.items()][:3],
-            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + WAY_OUT,
+            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + RESTORE_OR_REBUILD,
         )
     return planned
 

@@ -86,10 +86,10 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
     """Group the ledger's rows, with all columns and in the order of loads, into the steps of a replay."""
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
     loads = [rows for rows in loads if rows[0]["kind"] not in (*CUTOVERS, RETIRE)]  # a retirement changes no decision
-    asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
-    named = {request.up_to_load_seq for request in asked if request is not None}
+    requests = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
+    named = {request.up_to_load_seq for request in requests if request is not None}
     found: list[Step] = []
-    for rows, request in zip(loads, asked, strict=True):
+    for rows, request in zip(loads, requests, strict=True):
         if found and found[-1].request is None and request is None and found[-1].last_load not in named:
             found[-1] = Step([*found[-1].rows, *rows])
         else:

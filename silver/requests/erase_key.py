@@ -118,7 +118,7 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
     whole = meant.where(F.col("erased").isNull())
     left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    cutover_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
+    cutover_fence.require_not_rolled_back(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
 

@@ -107,27 +107,27 @@ def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLo
     return {**quiet, **kept}
 
 
-def reset(asked: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> dict[Stream, StreamLoad]:
+def reset(request: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> dict[Stream, StreamLoad]:
     """Return the stream's ledger row; none if the watermark is already there. Queries `silver_records` of earlier loads.
 
     Within an epoch a watermark may fall only if Silver holds no sequence above it, which would be kept twice. UsageError if
     there is no such stream, or its watermark cannot be moved there.
     """
-    stream = asked.stream
+    stream = request.stream
     mark = watermarks.rows.get(stream)
     if mark is None or mark.ordinal is None:
         raise _no_stream(stream, watermarks)
     has_epochs = rules.of_topic(stream[0]).epoch is not None
-    if asked.is_new_epoch and has_epochs:
+    if request.is_new_epoch and has_epochs:
         raise UsageError(
-            "The producer names the epochs of this stream itself; one that is declared here would not match them.",
+            "The producer sends the epochs of this stream; a declared one would not match them.",
             where=stream_text(stream),
             observed="epoch: in the config",
             next_step="Let the producer send a greater epoch, or reset the watermark --to a sequence.",
         )
     pending = mark.declared_epoch if mark.declared_epoch is not None and mark.declared_epoch > mark.ordinal[0] else None
-    epoch = pending if pending is not None else mark.ordinal[0] + int(asked.is_new_epoch)
-    target = mark.ordinal if asked.to is None else (epoch, asked.to)
+    epoch = pending if pending is not None else mark.ordinal[0] + int(request.is_new_epoch)
+    target = mark.ordinal if request.to is None else (epoch, request.to)
     if target == mark.ordinal and epoch in (mark.ordinal[0], pending):
         return {}
     if target < mark.ordinal:
@@ -144,7 +144,7 @@ def _require_nothing_above(stream: Stream, target: Ordinal, silver: DataFrame) -
     above = silver.where(is_of_stream & is_above).count()
     if above:
         raise UsageError(
-            "Silver holds records above that sequence; the next ones with their numbers would be kept twice.",
+            "Silver holds records above that sequence; new ones with their numbers would be kept twice.",
             where=f"{SILVER_RECORDS}, {stream_text(stream)}",
             observed=f"{above} records of epoch {target[0]} with a sequence above {target[1]}",
             expected="none",
@@ -156,7 +156,7 @@ def _no_stream(stream: Stream, watermarks: Watermarks) -> UsageError:
     known: list[Stream] = [other for other, row in watermarks.rows.items() if row.ordinal is not None]
     near = [other for other in known if other[:2] == stream[:2]] or known
     return UsageError(
-        "There is no watermark of such a stream.",
+        "This stream has no watermark.",
         where=SILVER_WATERMARKS,
         observed=stream_text(stream),
         expected="; ".join(stream_text(other) for other in sorted(near, key=str)[:5]) or "no stream has accepted a record yet",

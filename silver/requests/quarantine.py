@@ -93,7 +93,7 @@ def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: in
 
 def _held_in_silver(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
     rows = waiting(before_load(spark, run, REJECTS, load_seq), load_seq)
-    for name, value in _asked(request, kind="class", offset="first_offset").items():
+    for name, value in _filters(request, kind="class", offset="first_offset").items():
         rows = rows.where(F.col(name) == F.lit(value))
     if request.up_to_load_seq is not None:
         rows = rows.where(F.col("load_seq") <= request.up_to_load_seq)
@@ -107,22 +107,22 @@ def waiting(rejects: DataFrame, load_seq: int) -> DataFrame:
 
 
 def _held_in_gold(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
-    asked, up_to = _asked(request), request.published_to
-    is_meant = up_to is not None and asked.pop("kind", UNMET) == UNMET
+    filters, up_to = _filters(request), request.published_to
+    is_meant = up_to is not None and filters.pop("kind", UNMET) == UNMET
     if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: the gate audits its records again
         return ROW.empty_table()
     rows = [
         row
-        for row in gold_rejects.standing(spark, run, up_to=up_to)
+        for row in gold_rejects.effective_rejects(spark, run, up_to=up_to)
         if (row["state"] == HELD or row["settled_load_seq"] == load_seq)
-        and asked.items() <= row.items()
+        and filters.items() <= row.items()
         and (request.up_to_load_seq is None or row["load_seq"] <= request.up_to_load_seq)
     ]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), ROW)
 
 
-def _asked(request: Request, **columns: str) -> dict[str, object]:
-    """Return the values that a request names, days aside, by column; `columns` are those with another name."""
+def _filters(request: Request, **columns: str) -> dict[str, object]:
+    """Return the values that a request filters by, except days, by column; `columns` renames some."""
     named = asdict(request.wanted) if request.wanted else {}
     return {columns.get(name, name): value for name, value in named.items() if value is not None and name != "days"}
 
@@ -137,7 +137,7 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
         load = load_of(stream, watermarks)
         if kind == RELEASE:
             load.released = len(settled)
-            _raise(load, settled)
+            _raise_ordinal(load, settled)
         else:
             load.discarded = len(settled)
         loads[stream] = load
@@ -146,8 +146,8 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
     return loads
 
 
-def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
-    """Move the watermark up to the released records above it, and count the skipped sequences."""
+def _raise_ordinal(load: StreamLoad, released: Iterable[Ordinal]) -> None:
+    """Raise the load's ordinal to the highest released record. `advance` moves the watermark."""
     ranges = []
     for epoch, sequence in sorted(released):
         if load.ordinal is None or (epoch, sequence) > load.ordinal:

@@ -1,1 +1,1 @@
-"""Silver's state between loads: the watermark table and the ledger, in which a load's rows are its claim."""
+"""Silver's state between loads: `watermarks.read`, and the ledger, whose rows claim a load (`ledger.try_claim`)."""

@@ -197,10 +197,10 @@ def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
     mark = watermarks.rows.get(stream)
     if mark is None:
         raise TableStateError(
-            "There is a record whose stream has no watermark.",
+            "A decided record's stream has no watermark.",
             where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
             observed="no row",
-            expected="a row: every record that was decided has moved one",
+            expected="a row: each decided record updates its stream's row",
             next_step="`tidemark restore --to LOAD` takes all of Silver's tables back to the same load.",
         )
     return StreamLoad(mark.ordinal, last_offset=mark.last_offset)
@@ -216,22 +216,22 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
     tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
     last = tables.last_append(table, transaction)
     if last and last.metadata:
-        standing = {last.metadata}
+        claimed_by = {last.metadata}
     else:
         claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
-        standing = {row["run_id"] for row in claims}
-    if standing and standing != {run.run_id}:
+        claimed_by = {row["run_id"] for row in claims}
+    if claimed_by and claimed_by != {run.run_id}:
         raise AnotherWriterError(
             f"Another run claimed load {load_seq} first; nothing of this one was written.",
             where=str(table),
-            observed=", ".join(sorted(standing)),
+            observed=", ".join(sorted(claimed_by)),
             expected=run.run_id,
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         )
-    if standing:
+    if claimed_by:
         run.report.event("silver.claimed", load_seq=load_seq, records=records)
         crash_point("silver.claimed")
-    return bool(standing)
+    return bool(claimed_by)
 
 
 def shared_columns(

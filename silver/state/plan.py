@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
-
 Partition = tuple[str, int]
 
 

@@ -1,4 +1,4 @@
-"""Requests of an operator for some records, a topic or all tables. The claim pins them."""
+"""Requests of an operator for some records, a topic or all tables. The claim stores them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Read the request that a claim pinned.
+        """Read the request of a claim.
 
         >>> restore = Request("restore", "a wrong release", "ann", cutover=Cutover(1, 2))
         >>> Request.from_json(restore.to_json()) == restore

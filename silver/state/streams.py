@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _SHOWN, _LONGEST = 5, 60
 """How many names the error shows, and how many characters of each."""
 
-
 StreamLimits = TopicLimits[int | None]
 """How many new streams of a topic a load may add; None is no limit."""
 
@@ -88,12 +87,11 @@ class Streams:
         names = ", ".join(printable(shortened(name, _LONGEST)) for name in nsmallest(_SHOWN, producers))
         names += " and more" if len(producers) > _SHOWN else ""
         raise BreakerOpenError(
-            "A load brings more new streams than it may: the producer's name may be another in every record. "
-            "Nothing was written.",
+            "The load exceeds the limit of new streams. The producer's name may differ in each record. Nothing was written.",
             where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {name}' for name in shown.values())}",
             observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {names}",
             expected="; ".join(dict.fromkeys("at most {:,} ({}.max_new_streams)".format(*limits[topic]) for topic in shown)),
-            next_step="See `tidemark plan`, and mend the producer or the extractor that names it. Every stream is a row of "
-            "silver_watermarks that each run reads: where there are to be so many, let them in with "
-            f"`tidemark run --set policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",
+            next_step="See `tidemark plan`, and correct the producer or the extractor of its name. Each run reads all streams "
+            "in silver_watermarks. To allow so many: `tidemark run --set "
+            f"policies.topics.{first}.max_new_streams={len(producers)}` (null for any).",
         )

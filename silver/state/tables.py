@@ -49,7 +49,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 
     ConfigError if Spark does not know a type of the payload's schema, ContractError if a table has other columns or types.
     """
-    create_missing(spark, run, rules, is_checked=True)
+    create_missing(spark, run, rules, check_columns=True)
     tables.create_views(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
     if rules.decodes:
         tables.add_fields(spark, run.table(SILVER_RECORDS), "payload", _payload_to_have(spark, run, rules))
@@ -60,7 +60,7 @@ def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     if rules.decodes:
         _payload_type(spark, rules)
     contracts = (records_contract(rules), WATERMARKS, REJECTS, LOADS)
-    records, *_ = [tables.require(spark, run.table(contract.name), contract) for contract in contracts]
+    records, *_ = [tables.require_columns(spark, run.table(contract.name), contract) for contract in contracts]
     if rules.decodes and records is not None:
         _payload_to_have(spark, run, rules)
 
@@ -68,19 +68,19 @@ def require_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 def are_of_earlier_version(spark: SparkSession, run: Run) -> bool:
     """Whether a table of Bronze or Silver lacks a column that a run would add."""
     for contract in (BRONZE, silver_records(), WATERMARKS, REJECTS, LOADS):
-        rows = tables.found(spark, run.table(contract.name))
+        rows = tables.open_if_exists(spark, run.table(contract.name))
         added = [column.name for column in contract.columns if column.is_added_later]
         if rows is not None and not set(added) <= set(rows.columns):
             return True
     return False
 
 
-def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
-    """Create Silver's missing tables; with `is_checked`, also raise as `create_tables` for one with other columns."""
+def create_missing(spark: SparkSession, run: Run, rules: Rules, *, check_columns: bool = False) -> None:
+    """Create Silver's missing tables; with `check_columns`, also raise as `create_tables` for one with other columns."""
     if rules.decodes:
         _payload_type(spark, rules)
     for contract in (records_contract(rules), WATERMARKS, REJECTS, LOADS):
-        tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
+        tables.create(spark, run.table(contract.name), contract, check_columns=check_columns)
 
 
 def records_contract(rules: Rules) -> Contract:
@@ -102,8 +102,8 @@ def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
             missing=[],
             unexpected=[],
             wrong_type=[("payload", observed.simpleString(), expected.simpleString())],
-            next_step="A table only takes added fields. Put `value` back, or rebuild Silver from Bronze: `tidemark rebuild` "
-            "shows what changes.",
+            next_step="Only fields can be added to a table. Put `value` back, or rebuild Silver from Bronze: `tidemark "
+            "rebuild` shows what changes.",
         )
     return wanted
 
@@ -128,7 +128,7 @@ def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
         return spark.sql(f"SELECT CAST(NULL AS {kind.sql()})").schema[0].dataType
     except (SettingError, PySparkException) as error:
         raise ConfigError(
-            f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
+            f"The payload's schema cannot be used to decode and store values: {str(error).splitlines()[0]}",
             where="value.schema",
             observed="; ".join(each.payload.schema for each, _ in rules.decodings if each.payload),
             expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",

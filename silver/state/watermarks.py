@@ -1,4 +1,4 @@
-"""The watermark table: one row per stream, read at the start of a load and moved at its end by a MERGE."""
+"""The watermark table, a row per stream: read as a load begins, moved by its MERGE, overwritten by `silver.load.cutover`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
     from silver.rules import Rules
-
 
 _LOAD = "tidemark_load"
 _IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
@@ -96,7 +95,7 @@ class Watermarks:
         joined = rows.join(F.broadcast(known), on=frames.same_stream(rows, known), how="left")
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
-    def require(self, rules: Rules, before: Rules | None, *, where: str) -> None:
+    def require_same_extractors(self, rules: Rules, before: Rules | None, *, where: str) -> None:
         """Raise RulesChangedError if the watermarks were made with other extractors; `before` and `where` are for the error."""
         known: dict[str, set[str]] = {}
         for (topic, _, _), row in self.rows.items():
@@ -112,8 +111,7 @@ class Watermarks:
             where=where,
             observed=f"{rules.of_topic(topic).extractors}, as the config has it{of_topic}",
             expected="; ".join(_extractors(before, topic, fingerprint) for fingerprint in sorted(others[topic])),
-            next_step="Put the extractors back; or rebuild Silver from Bronze: `tidemark rebuild` shows what changes, "
-            "`tidemark rebuild --apply` puts it in place.",
+            next_step="Put the extractors back, or rebuild Silver: `tidemark rebuild` shows the changes, --apply makes them.",
         )
 
 
@@ -143,8 +141,10 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     Changes nothing unless the table is at the previous load. Has no transaction id, because Delta would then skip the repair of
     a restored table.
 
-    TableStateError if the table was emptied or restored during the load, AnotherWriterError if another run moved the same rows,
-    UndoneError if a restore or rebuild has rolled the load back.
+    Raises:
+        TableStateError: The table was emptied or restored during the load.
+        AnotherWriterError: Another run moved the same rows.
+        UndoneError: A restore or rebuild has rolled back the load.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
@@ -157,13 +157,13 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     finished = read(spark, run).load_seq
     if finished < load_seq:
         raise TableStateError(
-            "The watermarks were emptied or put back while a load was at work; they were left as they are.",
+            "The watermarks were emptied or restored during the load; this run did not change them.",
             where=str(table),
             observed=f"last finished load {finished}",
             expected=f"last finished load {load_seq - 1} or later",
-            next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
+            next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` returns all tables to the load before it.",
         )
-    cutover_fence.require_standing(spark, run, load_seq)
+    cutover_fence.require_not_rolled_back(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:

@@ -1,1 +1,1 @@
-"""Classifies suspects by content as duplicate, late or collision. The entry is `resolve.classify_suspects`."""
+"""Classifies suspects by content as duplicate, late or collision. The entry is `resolve.Suspects.classify`."""

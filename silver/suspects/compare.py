@@ -26,7 +26,7 @@ ERASED = "erased:"
 _KINDS = (LATE, DUPLICATE, COLLISION, FENCED)
 _LATE, _DUPLICATE, _COLLISION, _FENCED = range(len(_KINDS))
 _BEHIND = 2**63 - 1
-"""The place of a late record of the load: after all records known before."""
+"""The rank of a late record of the load: after all records known before."""
 
 
 class Comparison:
@@ -36,7 +36,7 @@ class Comparison:
     duplicate; the rest are collisions. Consecutive duplicates of a block become one row, even across chunks.
 
     >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "is_older", "content_sha256"), zip(*rows))))
-    >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "place")})
+    >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "rank")})
     >>> compared, key = Comparison(), ("t", 0, "p", 0, 7)
     >>> compared.add(suspects((*key, 4, 4, False, "a")), none)
     >>> compared.add(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), none)
@@ -54,22 +54,21 @@ class Comparison:
         classified, self._classified = pa.concat_tables(self._classified), []
         return _blocks(classified)
 
-    def forget(self, but: AbstractSet[tuple[str, int]]) -> None:
+    def forget(self, except_in: AbstractSet[tuple[str, int]]) -> None:
         """Forget the late records, except those of some partitions."""
-        self._late = [late for late in self._late if not but.isdisjoint(tuples_of(late, ("topic", "partition")))]
+        self._late = [late for late in self._late if not except_in.isdisjoint(tuples_of(late, ("topic", "partition")))]
 
-    def add(self, suspects: pa.Table, known: pa.Table) -> None:
+    def add(self, suspects: pa.Table, *known: pa.Table) -> None:
         """Classify further suspects, sorted by stream and offset, all chunks together.
 
         Each has the columns of `kernel.Decided.suspects` and `content_sha256`. `known` are the records known under their keys
-        before the load's suspects, possibly several per key: key, `content_sha256`, and `place`, lower for earlier records.
+        before the load's suspects, possibly several per key: key, `content_sha256`, and `rank`, lower for earlier records.
         """
         if not suspects.num_rows:
             return
-        names = [*KEY, "content_sha256", "place"]
-        kind = _kinds(suspects, pa.concat_tables([_as_known(table).select(names) for table in (known, *self._late)]))
+        kind = classify_by_content(suspects, pa.concat_tables([_as_known(table) for table in (*known, *self._late)]))
         late = suspects.filter(pa.array(kind == _LATE))
-        self._late.append(late.append_column("place", pa.repeat(_BEHIND, len(late))))
+        self._late.append(late.append_column("rank", pa.repeat(_BEHIND, len(late))))
         content = pc.if_else(pa.array((kind == _LATE) | (kind == _COLLISION)), suspects["content_sha256"], None)
         keys = suspects.select([*KEY, "offset", "block"])
         self._classified.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
@@ -77,28 +76,29 @@ class Comparison:
 
 def _as_known(table: pa.Table) -> pa.Table:
     types = {"topic": pa.string(), "producer": pa.string(), "content_sha256": pa.string()}
-    schema = pa.schema([(name, types.get(name, pa.int64())) for name in (*KEY, "content_sha256", "place")])
+    schema = pa.schema([(name, types.get(name, pa.int64())) for name in (*KEY, "content_sha256", "rank")])
     return table.select(schema.names).cast(schema)
 
 
-def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
-    count, names = len(suspects), [*KEY, "content_sha256", "place"]
-    both = pa.concat_tables([_as_known(suspects.append_column("place", suspects["offset"])), known.select(names)])
+def classify_by_content(suspects: pa.Table, known: pa.Table) -> Numbers:
+    """Return each suspect's class, as an index of `_KINDS`, by the earliest known record of its key."""
+    count = len(suspects)
+    both = pa.concat_tables([_as_known(suspects.append_column("rank", suspects["offset"])), known])
     key = row_codes(both, KEY)
     content, contents = codes(both["content_sha256"])
-    first = np.full(int(key.max()) + 1, -1, np.int64)
-    order = count + np.argsort(filled(known["place"]), kind="stable")[::-1]
-    first[key[order]] = content[order]  # the earliest record of a key is written last
-    is_known = first[key[:count]] >= 0
+    known_content = np.full(int(key.max()) + 1, -1, np.int64)
+    order = count + np.argsort(filled(known["rank"]), kind="stable")[::-1]
+    known_content[key[order]] = content[order]  # the earliest record of a key is written last
+    is_known = known_content[key[:count]] >= 0
     is_older = suspects["is_older"].to_numpy()
     unknown = np.flatnonzero(~is_known & ~is_older)[::-1]
-    first_offer = np.full(len(first), -1, np.int64)
-    first_offer[key[unknown]] = unknown
-    is_late = first_offer[key[:count]] == np.arange(count)
-    first[key[unknown]] = content[first_offer[key[unknown]]]
-    known_first = first[key[:count]]
-    is_same = _are_same(known_first, content[:count], filled(suspects["offset"]), contents)
-    return np.select([is_late, known_first < 0, is_same], [_LATE, _FENCED, _DUPLICATE], _COLLISION)
+    first_unknown = np.full(len(known_content), -1, np.int64)
+    first_unknown[key[unknown]] = unknown
+    is_late = first_unknown[key[:count]] == np.arange(count)
+    known_content[key[unknown]] = content[first_unknown[key[unknown]]]
+    content_to_match = known_content[key[:count]]
+    is_same = _are_same(content_to_match, content[:count], filled(suspects["offset"]), contents)
+    return np.select([is_late, content_to_match < 0, is_same], [_LATE, _FENCED, _DUPLICATE], _COLLISION)
 
 
 def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Array) -> Flags:

@@ -79,11 +79,9 @@ class Suspects:
                 above = part.filter(pa.array(~is_below))
                 kept = pa.concat_tables([kept, _earlier(above, continued, out, self._extracted())])
             contents = contents_of(spark, pa.concat_tables([part.select(PLACE), kept.select(PLACE)]), self._records)
-            own = with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
+            own = with_content(kept, contents).append_column("rank", pa.repeat(-1, len(kept)))
             before = _known(spark, earlier, part, is_below).toArrow()
-            names = [*KEY, "content_sha256", "place"]
-            known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
-            self._compared.add(with_content(part, contents), known)
+            self._compared.add(with_content(part, contents), before, own)
         return self._compared.taken()
 
 
@@ -117,14 +115,14 @@ def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequen
 
 
 def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:
-    """Return earlier loads' records with the suspects' keys: key, `content_sha256`, and `place`, lower for earlier ones."""
+    """Return earlier loads' records with the suspects' keys: key, `content_sha256`, and `rank`, lower for earlier ones."""
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
     known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
     if not below.num_rows:
         return known
     kept = of_keys(earlier.kept(_ranges(below)), keys)
-    return known.unionByName(kept.select(*KEY, content_sha256(kept), F.lit(-1).cast("bigint").alias("place")))
+    return known.unionByName(kept.select(*KEY, content_sha256(kept), F.lit(-1).cast("bigint").alias("rank")))
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
@@ -172,8 +170,8 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
 
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
-    rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
-    return of_keys(rows, keys).select(*KEY, "content_sha256", "place")
+    rows = late.withColumns({"sequence": F.col("first_sequence"), "rank": F.col("first_offset")})
+    return of_keys(rows, keys).select(*KEY, "content_sha256", "rank")
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:

@@ -126,7 +126,7 @@ def test_a_checkpoint_may_be_lost_and_a_table_not(spark: SparkSession, run: Run,
     assert values(spark, run) == [b"v1", b"v2", b"v4", b"v3"]
 
     shutil.rmtree(run.table(BRONZE_RECORDS).location)
-    with pytest.raises(TableStateError, match="deleted alone"):
+    with pytest.raises(TableStateError, match="only the table was deleted"):
         ingest(spark, run, kafka_of(broker, name))
     shutil.rmtree(checkpoint)
     assert ingest(spark, run, kafka_of(broker, name)).records == 4

@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from pydoc import locate
 
 import pytest
 import typer
 
 from tests.docs import command_lines, reference, site_hook
 from tests.docs.command_lines import ROOT, SHELL, Line, parse
+from tests.packaging.test_repository import PACKAGES
 from tidemark.commands.commands import app
 
 MOST_BYTES_OF_README = 8_000
@@ -25,6 +27,16 @@ def test_the_readme_is_short_and_what_is_written_from_the_code_is_current() -> N
         assert text == write(text), "python -m tests.docs.reference writes it again"
     with pytest.raises(KeyError):
         reference.keys_page("| `kafka.topic` | text | required | The topic. | `t` |")
+
+
+def test_the_code_that_the_architecture_and_the_packages_name_exists() -> None:
+    packages = [file for name in PACKAGES for file in (ROOT / name).rglob("__init__.py")]
+    texts = [file.read_text(encoding="utf-8") for file in (ROOT / "docs" / "architecture.md", *packages)]
+    names = set(re.findall(r"`([a-z_]\w*(?:\.\w+)+)`", "\n".join(texts)))
+    folders = [ROOT, *(file.parent for file in packages)]
+    files = {name for name in names if any((folder / name).is_file() for folder in folders)}
+    code = {name for name in names if any(locate(".".join((*folder.relative_to(ROOT).parts, name))) for folder in folders)}
+    assert names - files - code == set()
 
 
 def loaded(page: str) -> list[str]:

@@ -49,7 +49,7 @@ def spoiled(spark: SparkSession, histories: Histories, tmp_path_factory: pytest.
 
 
 def shown(spark: SparkSession, run: Run, gate_settings: Gate, *, rows: int = 20) -> dict[str, Any]:
-    found = failing_rows.last_gate_run(spark, run, gate_settings, rows=rows)
+    found = failing_rows.describe_last_gate_run(spark, run, gate_settings, rows=rows)
     assert found is not None
     return found
 

@@ -146,7 +146,7 @@ def test_a_stream_of_later_duplicates_only_is_asked_about_and_a_retried_one_is_n
     )
     (reported,) = cast(Events, loaded.report).named("gate.restart_suspected")
     assert reported == {"severity": "warn", "observed": observed}
-    shown = failing_rows.last_gate_run(spark, loaded, Gate(), rows=1)
+    shown = failing_rows.describe_last_gate_run(spark, loaded, Gate(), rows=1)
     assert shown is not None
     behind = {each["expectation"]: [kind["rows"] for kind in each["behind"]] for each in shown["expectations"]}
     stream = {"topic": "t", "partition": 2, "producer": None, "load_seq": 4, "duplicate": 30}

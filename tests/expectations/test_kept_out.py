@@ -56,7 +56,7 @@ def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tupl
 
 
 def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
-    rows = sorted(gold_rejects.standing(spark, run), key=lambda row: row["offset"])
+    rows = sorted(gold_rejects.effective_rejects(spark, run), key=lambda row: row["offset"])
     return [(row["offset"], row["state"], row["settled_load_seq"]) for row in rows]
 
 
@@ -68,7 +68,7 @@ def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None)
 def test_unmet_rows_are_kept_out_with_why_and_the_rest_is_published(spark: SparkSession, histories: Histories) -> None:
     run = histories.original(published)
     assert (gold(spark, run), aside(spark, run)) == (IN_GOLD, HELD)
-    rows = {row["offset"]: row for row in gold_rejects.standing(spark, run)}
+    rows = {row["offset"]: row for row in gold_rejects.effective_rejects(spark, run)}
     names = ("topic", "partition", "producer", "epoch", "sequence", "load_seq")
     assert tuple(rows[4][name] for name in names) == ("t", 0, None, 0, 5, 2)
     not_null, small = "expect_column_values_to_not_be_null payload.id", "expect_column_values_to_be_between payload.n"
@@ -168,7 +168,7 @@ def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSes
 
     settle(spark, run, "release", 4)
     ran(spark, run, strict(run))
-    done: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="stricter", by="ann")
+    done: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), apply=True, reason="stricter", by="ann")
     found_anew = "1 records that an expectation had kept out of Gold; the gate audits them again"
     assert done["not_repeated"] == [f"load 4 (release): {found_anew}"]
     ran(spark, run, strict(run))

@@ -272,14 +272,14 @@ RESTORE = Group(
 )
 
 
-def rebuilt(lake: Lake, *, is_applied: bool = True) -> object:
-    return rebuild.rebuild(lake.spark, lake.run, lake.settings, is_applied=is_applied, reason="another extractor", by="ann")
+def rebuilt(lake: Lake, *, apply: bool = True) -> object:
+    return rebuild.rebuild(lake.spark, lake.run, lake.settings, apply=apply, reason="another extractor", by="ann")
 
 
 def refuse_a_look(lake: Lake) -> None:
     """Nothing is rebuilt for a look until the cutover is finished; a record comes."""
     with pytest.raises(TableStateError, match="Finish it first"):
-        rebuilt(lake, is_applied=False)
+        rebuilt(lake, apply=False)
     came(*two_numbers(8, (102, 7)))(lake)
 
 

@@ -87,7 +87,7 @@ def test_sparks_own_disk_is_full_or_a_table_may_not_be_written_and_the_next_run_
 
     assert (full["exit_code"], refused["exit_code"], done["exit_code"]) == (1, 1, 0)
     assert "A disk is full" in full["error"]
-    assert "A file may not be written" in refused["error"]
+    assert "A file cannot be read or written" in refused["error"]
     require_loaded_once(spark, run)
 
 

@@ -130,7 +130,7 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
 
     asked(Request("erase", "she asked", "ann", erase=Erase.of("t", b"a")))
     without = {key: place for key, place in before.items() if key != ("t", b"a")}
-    rebuild.rebuild(spark, run, config, is_applied=True, reason="why", by="ann")
+    rebuild.rebuild(spark, run, config, apply=True, reason="why", by="ann")
     published(spark, run, config)
     assert held(spark, run) == without
     require_sound(spark, run, is_deep=True)

@@ -22,7 +22,7 @@ STEPS = {
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
     "write_accepted": "bronze.progress.topic_registry",
-    "at_plan": "silver.load.growth",
+    "complete_rules": "silver.load.growth",
 }  # each step of the model, and the module of the function that it models
 
 SWAP_STEPS = {
@@ -287,14 +287,14 @@ class Load:
         pinned = Claim(finished(found.marks) + 1, who, after, to, (), (), ())
         if runner.kind == "run":
             has_numbering = tables.is_accepted if self.protocol.pins_before_numbering else runner.has_numbering
-            pinned = self.at_plan(tables, found, pinned._replace(has_numbering=has_numbering))
+            pinned = self.complete_rules(tables, found, pinned._replace(has_numbering=has_numbering))
             return "plan", decided(self.world, found, pinned) if to > after else None
         if runner.kind.startswith("accept"):
             return "plan_request", accepted(found, pinned._replace(to=after, is_accept=True))
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
-    def at_plan(self, tables: Tables, found: Found, pinned: Claim) -> Claim:
-        """As `silver.load.growth.at_plan`: which records are compared across the partitions of a topic that got one."""
+    def complete_rules(self, tables: Tables, found: Found, pinned: Claim) -> Claim:
+        """As `silver.load.growth.complete_rules`: which records are compared across the partitions of a topic that got one."""
         if not self.world.sent_before or not pinned.has_numbering:
             return pinned
         before = next((claim for claim in reversed(found.ledger) if claim.load < pinned.load and not claim.is_release), None)

@@ -201,10 +201,8 @@ def test_the_steps_are_functions_of_the_code() -> None:
         assert inspect.isfunction(function), f"{module}.{name}"
         assert function.__module__ == module, f"{name} is defined in {function.__module__}"
 
-    assert {at.partition(":")[0] for at in PARTS} | {"replan_claim", "plan_request", "at_plan", "restore"} == {
-        *STEPS,
-        *SWAP_STEPS,
-    }
+    named = {"replan_claim", "plan_request", "complete_rules", "restore", *(at.partition(":")[0] for at in PARTS)}
+    assert named == {*STEPS, *SWAP_STEPS}
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
@@ -215,9 +213,9 @@ def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
     assert [at.partition(":")[0] for at in SWAP_ORDER] == in_model
     named = {*STEPS, "apply_claim", "apply_cutover", "finish"}
     assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "apply_claim"]
-    a_swap_first = ["apply_cutover", "replan_claim", "apply_claim"]
-    assert [name for name in calls(steps.finish) if name in named] == a_swap_first
-    assert [name for name in calls(planner.plan) if name in ("pin", "current", "at_plan")] == ["pin", "current", "at_plan"]
+    assert [name for name in calls(steps.finish) if name in named] == ["apply_cutover", "replan_claim", "apply_claim"]
+    to_plan = ["pin", "current", "complete_rules"]
+    assert [name for name in calls(planner.plan) if name in to_plan] == to_plan
     written = ("carry_out", "write_accepted")
     assert [name for name in calls(accept_topic.carry_out) if name in written] == list(written)
     reads = ("read", "require_own", "_require_silver", "_require_marks")

@@ -64,7 +64,7 @@ def test_each_stage_goes_on_where_it_stood_still_and_with_its_claim(spark: Spark
     assert by_stream == [(1, 1, 0, 0)] * 3 + [(5, 0, 4, 1)] * 3  # a replay is counted in the row of the partition
 
     clean(spark, run)
-    rebuilt = rebuild(spark, run, settings, is_applied=True, reason="why", by="ann")
+    rebuilt = rebuild(spark, run, settings, apply=True, reason="why", by="ann")
     assert rebuilt["changes"] == []  # Bronze holds three offsets twice
     clean(spark, run)
     retire = Request("retire", "quiet", "ann", wanted=RecordFilter(days=0))

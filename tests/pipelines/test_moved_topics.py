@@ -83,7 +83,7 @@ def test_a_copied_topic_with_its_old_numbers_is_continued(
     (asked,) = {row["request"] for row in read(spark, run, SILVER_LOADS, "load_seq") if row["request"] is not None}
     assert json.loads(asked)["accepted"]["numbering"] == "same"
     assert medallion.verify(job, is_deep=True)["ok"]
-    rebuilt = rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")
+    rebuilt = rebuild(job.spark, job.new_run(), job.settings, apply=False, reason="trial", by="ann")
     assert rebuilt["changes"] == []
 
     again, lakehouse = f"{name}@2", run.lakehouse
@@ -127,10 +127,10 @@ def test_a_log_that_lost_its_end_is_continued(spark: SparkSession, run: Run, bro
     topic_id = metadata.describe_topics(job.settings.kafka, [name])[name].topic_id
     spark.sql(f"UPDATE {run.table(BRONZE_TOPICS).sql} SET topic_id = '{topic_id}'").collect()
 
-    with pytest.raises(TopicRecreatedError, match=r"log lost its end, .*the topic is the same one") as broken:
+    with pytest.raises(TopicRecreatedError, match=r"log lost records .*the topic is the same") as broken:
         load(job)
     assert f"tidemark topic accept {name} --same-numbering" in str(broken.value.next_step)
-    with pytest.raises(UsageError, match="log lost its end"):
+    with pytest.raises(UsageError, match="log lost records"):
         accept(job, name, numbering=None)
     accepted = accept(job, name, numbering="same")
     assert (accepted["cause"], accepted["is_cut"]) == ("recreated", True)
@@ -172,7 +172,7 @@ def test_the_same_numbering_needs_epochs_in_records(spark: SparkSession, run: Ru
     recreate(servers, name)
     send(servers, name, sequenced(1, 2, 1))  # a copy: no record says which epoch it is of
 
-    with pytest.raises(UsageError, match="no record carries it") as refused:
+    with pytest.raises(UsageError, match="its records lack it") as refused:
         accept(job, name, numbering="same")
     assert (refused.value.observed, refused.value.expected) == ("1 streams with a declared epoch", "none")
     assert [row["cause"] for row in topics.known(run.lakehouse)] == ["begun"]
@@ -269,7 +269,7 @@ def test_keyed_records_sent_again_after_a_topic_got_partitions_are_duplicates(
     rows = Counter(row["sequence"] for row in read(spark, run, SILVER_RECORDS, "offset"))
     assert rows == Counter(range(1, 240))
     assert medallion.verify(job, is_deep=True)["ok"]
-    assert rebuild(job.spark, job.new_run(), job.settings, is_applied=False, reason="trial", by="ann")["changes"] == []
+    assert rebuild(job.spark, job.new_run(), job.settings, apply=False, reason="trial", by="ann")["changes"] == []
 
 
 def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:

@@ -19,7 +19,7 @@ NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 LENGTHS, IN_SET = "expect_column_value_lengths_to_be_between", "expect_column_values_to_be_in_set"
 FIELDS = {"format": "json", "schema": "id STRING, n INT, t TIMESTAMP, at STRUCT<lat: DOUBLE>"}
-ASIDE, NONE_ASIDE = {"on_fail": "quarantine_rows"}, "it names none that could be kept out of Gold."
+ASIDE, NONE_ASIDE = {"on_fail": "quarantine_rows"}, "it cannot name rows to keep out of Gold."
 # An expectation over these fields, its arguments, and words of the error.
 EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     ("expect_column_values_to_not_be_nul", {"column": "key"}, "next: Did you mean expect_column_values_to_not_be_null?"),

@@ -219,7 +219,7 @@ def test_avro_json_and_protobuf_reach_gold_and_resends_and_unknown_ids_do_not(
     read_at_ingest = {row["topic"]: row["count"] for row in bronze.groupBy("topic").count().collect()}
     assert read_at_ingest == {json_orders.topic: 4, plain.topic: 2}
     require_sound(spark, job.new_run(), is_deep=True)
-    done = rebuild.rebuild(spark, job.new_run(), job.settings, is_applied=True, reason="again", by="ann")
+    done = rebuild.rebuild(spark, job.new_run(), job.settings, apply=True, reason="again", by="ann")
     assert done["changes"] == []
 
 

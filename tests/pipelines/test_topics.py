@@ -66,7 +66,7 @@ def test_a_topic_outside_the_config_waits_until_it_is_in(spark: SparkSession, ru
 
     put(spark, run, [*of("t", 3, [4]), *of("u", 4, [10])])
     bronze_to_silver.run(spark, run, only_t)
-    done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, is_applied=True, reason="tried", by="ann")
+    done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, apply=True, reason="tried", by="ann")
 
     before = [*[("t", offset) for offset in range(4)], ("u", 0), ("u", 1), ("u", 2), ("u@2", 0)]
     with_u = sorted([*before, ("u", 4)])
@@ -90,9 +90,9 @@ WRITES: dict[str, list[Callable[[Job], object]]] = {
     "plan": [medallion.plan],  # writes nothing, and shows no other pipeline's tables as this one's
     "decide": [asking(kind) for kind in ("release", "discard", "reset", "erase", "accept", "retire")],
     "run_alone": [
-        partial(medallion.run_alone, do=partial(gate_decision.decide, asked=Decision(RELEASED, "", "ann"), is_dry_run=False)),
+        partial(medallion.run_alone, do=partial(gate_decision.decide, decision=Decision(RELEASED, "", "ann"), is_dry_run=False)),
         partial(medallion.run_alone, do=partial(restore.restore, to=1, reason="", by="ann", is_dry_run=False)),
-        partial(medallion.run_alone, do=partial(rebuild.rebuild, is_applied=True, reason="", by="ann")),
+        partial(medallion.run_alone, do=partial(rebuild.rebuild, apply=True, reason="", by="ann")),
     ],
     "maintain": [partial(medallion.maintain, is_dry_run=False)],
     "forget": [partial(medallion.forget, key=b"k", is_dry_run=False)],
@@ -131,6 +131,6 @@ def test_the_ledger_says_whose_tables_they_are_where_bronze_has_no_name_or_is_go
     bronze_owner.create_bronze(spark, run)
 
     assert tables.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
-    assert bronze_owner.require(spark, run) == "tests"
+    assert bronze_owner.read_owner(spark, run) == "tests"
     shutil.rmtree(f"{run.lakehouse.root}/bronze_records")
     require_refused(spark, run)

@@ -69,7 +69,7 @@ def decided(spark: SparkSession, run: Run) -> None:
 
 
 def rebuilt(spark: SparkSession, run: Run, settings: Settings) -> Any:
-    return rebuild.rebuild(spark, run, settings, is_applied=True, reason="all of it", by="ann")
+    return rebuild.rebuild(spark, run, settings, apply=True, reason="all of it", by="ann")
 
 
 def duplicates(spark: SparkSession, run: Run, settings: Settings) -> dict[Any, int]:

@@ -84,7 +84,7 @@ def test_a_lakehouse_of_0_1_is_continued_verified_restored_rebuilt(spark: SparkS
     require_kept(spark, run, continued)
 
     # Rebuilt: nothing is decided otherwise, whoever read the records.
-    rebuilt = rebuild.rebuild(spark, new_run(), settings, is_applied=True, reason="an upgrade", by="ann")
+    rebuilt = rebuild.rebuild(spark, new_run(), settings, apply=True, reason="an upgrade", by="ann")
     assert (rebuilt["changes"], rebuilt["not_repeated"]) == ([], [])
     published(spark, new_run(), settings)
     require_kept(spark, run, continued)

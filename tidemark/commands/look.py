@@ -172,7 +172,7 @@ def sql(
 
 def _asked(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
-        raise UsageError("It is not clear what is asked.", where="sql", expected="the query as an argument, or -f FILE")
+        raise UsageError("Exactly one query is needed.", where="sql", expected="the query as an argument, or -f FILE")
     if file is None:
         return query or ""
     try:

@@ -65,7 +65,7 @@ def rebuild(
     """
     from pipelines.recover import rebuild as rebuilding
 
-    done = call.run_alone(partial(rebuilding.rebuild, is_applied=apply, reason=reason, by=person(by)))
+    done = call.run_alone(partial(rebuilding.rebuild, apply=apply, reason=reason, by=person(by)))
     call.show(done, write_rebuilt)
 
 

@@ -154,8 +154,8 @@ def erase(
     call: Call,
 ) -> None:
     """Erase the records of a key in all tables. Rows stay; their contents are removed."""
-    asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
-    _decide(call, Request("erase", *named_reason(reason, by), erase=asked), is_dry_run=dry_run)
+    erase = Erase.of(topic, named_key("erase", key, key_hex, key_file))
+    _decide(call, Request("erase", *named_reason(reason, by), erase=erase), is_dry_run=dry_run)
 
 
 @gate_app.command("show")
@@ -177,8 +177,8 @@ def _add_decision(verb: str, decision: str, description: str) -> None:
     def decide(*, reason: Reason, gate_run: GateRun = None, by: By = None, dry_run: DryRun = False, call: Call) -> None:
         from pipelines.operate import gate_decision
 
-        asked = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
-        done = call.run_alone(partial(gate_decision.decide, asked=asked, is_dry_run=dry_run))
+        decided = Decision(decision, *named_reason(reason, by), gate_run_id=gate_run)
+        done = call.run_alone(partial(gate_decision.decide, decision=decided, is_dry_run=dry_run))
         call.show(done, write_gate_decision)
 
 

@@ -133,7 +133,7 @@ def config_check(*, call: Call) -> None:
     from pipelines import preflight
 
     settings = call.settings()
-    preflight.require(settings)
+    preflight.require_config(settings)
     found = {"config": str(call.config), "pipeline": settings.pipeline, "ok": True}
     tell(found, f"{call.config}: pipeline {settings.pipeline} is in order.", as_json=call.as_json)
 

@@ -114,7 +114,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[QueryResult]:
         database.open(_named_by_user(query, database.names))
         try:
             sql_guard.fence(database.connection)
-            sql_guard.require(database.connection, query)
+            sql_guard.require_select(database.connection, query)
             result = database.connection.execute(query)
             columns = [column[0] for column in result.description]
             batches = iter(partial(result.fetchmany, FETCHED_ROWS), [])

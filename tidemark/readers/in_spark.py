@@ -87,7 +87,7 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
     made: list[str] = []
     try:
         for name in TABLE_NAMES:
-            if (rows := tables.found(spark, lakehouse.table(name))) is not None:
+            if (rows := tables.open_if_exists(spark, lakehouse.table(name))) is not None:
                 rows.createOrReplaceTempView(name)
                 made.append(name)
         for name, query in views.queries("spark").items():

@@ -1,6 +1,6 @@
 """Keep a user's query in DuckDB from writing, and from opening files or addresses.
 
-Either guard would suffice: `require` refuses what is not known to only read, and `fence` removes files and network.
+Either guard would suffice: `require_select` refuses what is not known to only read, and `fence` removes files and network.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REFUSED_FUNCTIONS = frozenset(
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?(\s*\(\s*format\s+\w+\s*\))?\s", re.IGNORECASE)
 
 
-def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
+def require_select(database: duckdb.DuckDBPyConnection, query: str) -> None:
     """Refuse all but one SELECT, its short forms (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
 
     UsageError also if it calls a function that is not known only to read, or reads a view of DuckDB's own that does not

@@ -48,13 +48,13 @@ def translated(cause: str, *, trace: str = "") -> SourceError | AnotherWriterErr
 # What Spark says, the part of it that is repeated, what we say, and what to do.
 FAILURES = [
     (_OF_KAFKA + _NO_TOPIC, _NO_TOPIC, "does not exist", "kafka.topics"),
-    (_OF_KAFKA + _NO_LOGIN, _NO_LOGIN, "does not accept who we are", "kafka.properties"),
-    (_OF_KAFKA + _NO_RIGHT, _NO_RIGHT, "does not let us read", "rights"),
+    (_OF_KAFKA + _NO_LOGIN, _NO_LOGIN, "rejects the login", "kafka.properties"),
+    (_OF_KAFKA + _NO_RIGHT, _NO_RIGHT, "denies the right to read", "rights"),
     (_OF_KAFKA + _NO_ANSWER, _NO_ANSWER, "did not answer in time", "security.protocol"),
     (f"{_LOST}{_WENT_BACK}.\nThis could be either 1) a user error", _WENT_BACK, "went back", "tidemark topic accept"),
     (f"{_LOST}{_GONE}.", _GONE, "is gone", "kafka.topics"),
     (f"{_LOST}{_UNREAD}\nwith consumer group g.", _UNREAD, "no longer has records", "tidemark topic accept"),
-    (_NOT_ALL + _ASSIGNED, _ASSIGNED, "does not name every partition", "-2"),
+    (_NOT_ALL + _ASSIGNED, _ASSIGNED, "lacks a partition", "-2"),
     (_NOPE, _NOPE, "refuses its configuration", "kafka.properties"),
     (
         f"java.lang.IllegalStateException: {_CUT_OFF}",
@@ -67,7 +67,7 @@ FAILURES = [
 # A stack trace, the part of it that is repeated, and what we say.
 TRACES = [
     (f"x.KafkaIllegalStateException: {_LOST}{_UNREAD}\nwith consumer group g.", _UNREAD, "no longer has records"),
-    (f"x.Y: [KAFKA_MALFORMED_RECORD_TIMESTAMP] {_TOO_FAR} that overflows when converting", _TOO_FAR, "cannot hold it"),
+    (f"x.Y: [KAFKA_MALFORMED_RECORD_TIMESTAMP] {_TOO_FAR} that overflows when converting", _TOO_FAR, "outside Spark's range"),
     (f"k.K: {_UNDECODED}. If needed, please seek\nCaused by: k.K: {_WRONG_CHECKSUM}", _WRONG_CHECKSUM, "corrupt"),
     (f"k.K: {_UNDECODED}. If needed, please seek\nCaused by: java.io.IOException: odd", _UNDECODED, "corrupt"),
     (f"k.K: {_BROKEN_HEADER}", _BROKEN_HEADER, "corrupt"),

@@ -154,7 +154,7 @@ def test_a_table_is_created_where_a_run_died_before_its_commit(
 
     bronze_owner.create_bronze(spark, run)
 
-    assert bronze_owner.require(spark, run) == run.pipeline
+    assert bronze_owner.read_owner(spark, run) == run.pipeline
     table = run.table("bronze_records")
     BRONZE.check(spark.read.table(table.sql).schema, where=str(table), next_step="none")
     assert tables.properties(spark, table).items() >= BRONZE.properties.items()

@@ -107,6 +107,6 @@ def test_a_session_that_would_overwrite_is_refused() -> None:
     session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _, default: default))
     single = Lakehouse(root="s3a://bucket/lake", storage=S3Storage(is_single_writer=True))
     for lakehouse in (Lakehouse(root="s3n://bucket/lake"), Lakehouse(root="/data/lake"), single):
-        safe_commits.require(session, lakehouse)
+        safe_commits.require_log_store(session, lakehouse)
     with pytest.raises(ToolError, match="overwrite those of others"):
-        safe_commits.require(session, Lakehouse(root="s3a://bucket/lake", storage=S3Storage()))
+        safe_commits.require_log_store(session, Lakehouse(root="s3a://bucket/lake", storage=S3Storage()))

@@ -55,13 +55,10 @@ def test_rows_are_found_in_boxes_and_outside(files: list[list[tuple[str, int, in
         outside = few(bronze, PLACE, boxes, version=len(files) - 1, is_outside=True)
 
     written = [row for rows in files for row in rows]
-    is_in = [any(_lies_in(dict(zip(PLACE, row, strict=True)), box) for box in boxes) for row in written]
+    placed = [dict(zip(PLACE, row, strict=True)) for row in written]
+    is_in = [any(all(low <= row[name] <= high for name, (low, high) in box.items()) for box in boxes) for row in placed]
     assert sorted(_rows(inside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if is_one)
     assert sorted(_rows(outside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if not is_one)
-
-
-def _lies_in(row: dict[str, object], box: small_tables.Box) -> bool:
-    return all(low <= row[column] <= high for column, (low, high) in box.items())
 
 
 def _rows(found: pa.Table) -> list[tuple[object, ...]]:
@@ -74,7 +71,7 @@ def test_null_lies_in_no_box(tmp_path: Path) -> None:
     bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
 
     within = few(bronze, ("sequence",), [{"sequence": (6, 7)}])
-    outside = few(bronze, ("sequence",), small_tables.but("sequence", 6, 7), version=2, is_outside=True)
+    outside = few(bronze, ("sequence",), small_tables.boxes_outside("sequence", 6, 7), version=2, is_outside=True)
 
     assert sorted(within["sequence"].to_pylist()) == [6, 7]
     assert sorted(outside["sequence"].to_pylist(), key=str) == [6, 7, None, None]

@@ -216,7 +216,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         if number == 11:
             tables.set_properties(spark, rejects, {"tidemark.note": "theirs"})
         else:
-            cutover_fence.close(spark, run, number, is_noted=True, with_bronze=False)
+            cutover_fence.close(spark, run, number, write_marker=True, with_bronze=False)
         may_end.touch()
         at_work.join()
 

@@ -155,7 +155,7 @@ def test_a_range_undone_after_its_rejection_is_decided_again_and_a_rebuild_whole
     with pytest.raises(GateFailedError):
         ran(spark, run, strict(run))
     asked(spark, run, REJECT)
-    rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="all of it", by="ann")
+    rebuild.rebuild(spark, run, strict(run), apply=True, reason="all of it", by="ann")
     with pytest.raises(GateFailedError, match=r"loads 6 to 7"):
         ran(spark, run, strict(run))
     with pytest.raises(UsageError, match=r"holds a rebuild(.|\n)*rebuild --apply"):

@@ -78,7 +78,7 @@ def test_a_release_takes_what_its_filter_names_once_with_the_reason(spark: Spark
     before = versions(spark, run)
     nowhere: list[tuple[Kind, int, str]] = [("discard", 2, "offset 2 is released; .* 3, 4"), ("release", 99, "nearest .* 4, 3")]
     for what, offset, near in nowhere:
-        with pytest.raises(UsageError, match=rf"No held record is there(.|\n)*{near}"):
+        with pytest.raises(UsageError, match=rf"No held record has this offset(.|\n)*{near}"):
             asked(spark, run, settings, what, topic="t", partition=0, offset=offset)
     assert versions(spark, run) == before
 
@@ -109,8 +109,8 @@ def test_no_release_doubles_and_no_bad_reset_is_written(spark: SparkSession, run
         asked(spark, run, settings, "release", kind="fenced")
     claimed = versions(spark, run)
     impossible: list[tuple[dict[str, Any], str]] = [
-        ({"producer": "p", "to": 5}, r"no watermark of such a stream(.|\n)*producer p"),
-        ({"is_new_epoch": True}, "names the epochs"),
+        ({"producer": "p", "to": 5}, r"stream has no watermark(.|\n)*producer p"),
+        ({"is_new_epoch": True}, "sends the epochs"),
         ({"to": 0}, "above that sequence"),
     ]
     for wanted, why in impossible:
@@ -135,7 +135,7 @@ def test_only_streams_that_opened_the_breaker_start_again_in_a_declared_epoch(sp
     before = versions(spark, run)
 
     for is_dry_run in (True, False):
-        with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*partition 1"):
+        with pytest.raises(BreakerOpenError, match=r"precede the new epoch(.|\n)*partition 1"):
             reset(spark, run, settings, is_new_epoch=True, is_dry_run=is_dry_run)
     shown = reset(spark, run, settings, 1, is_new_epoch=True, is_dry_run=True)
     assert versions(spark, run) == before
@@ -184,7 +184,7 @@ def test_a_new_epoch_of_a_retired_stream_waits_while_new_streams_are_too_many(sp
     assert asked(spark, run, settings, "retire", days=0)["retired"]
     put(spark, run, [Record.of(1, 2, producer="a"), Record.of(2, 1, producer="b"), Record.of(3, 1, producer="c")])
 
-    with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*2 new streams"):
+    with pytest.raises(BreakerOpenError, match=r"precede the new epoch(.|\n)*2 new streams"):
         reset(spark, run, few, producer="a", is_new_epoch=True)
     shown = reset(spark, run, settings, producer="a", is_new_epoch=True, is_dry_run=True)
     done = reset(spark, run, settings, producer="a", is_new_epoch=True)

@@ -30,8 +30,8 @@ def numbered(start: int, pairs: list[tuple[int, int]]) -> list[Record]:
     return [Record(offset, key=b"k", value=headers[0][1], headers=headers) for offset, headers in enumerate(named, start)]
 
 
-def rebuilt(spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool = False) -> dict[str, Any]:
-    return rebuild.rebuild(spark, run, settings, is_applied=is_applied, reason="another extractor", by="ann")
+def rebuilt(spark: SparkSession, run: Run, settings: Settings, *, apply: bool = False) -> dict[str, Any]:
+    return rebuild.rebuild(spark, run, settings, apply=apply, reason="another extractor", by="ann")
 
 
 def changes(done: dict[str, Any]) -> set[tuple[str, str, int]]:
@@ -70,7 +70,7 @@ def test_what_would_change_is_shown_record_by_record(spark: SparkSession, histor
 def test_damaged_tables_are_rebuilt_and_restored_and_rebuilt_without_a_ledger(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     tables.delete(spark, run.table("silver_records"), "offset = 1")
-    damaged = rebuilt(spark, run, settings, is_applied=True)
+    damaged = rebuilt(spark, run, settings, apply=True)
     assert changes(damaged) == {("nothing", "accepted", 1)}
     restored: list[dict[str, Any]] = [
         restore.restore(spark, run, settings, to, reason="a wrong release", by="ann", is_dry_run=to != 5) for to in (4, 6, 5)
@@ -86,7 +86,7 @@ def test_damaged_tables_are_rebuilt_and_restored_and_rebuilt_without_a_ledger(sp
 
     for name in ("silver_loads", "silver_watermarks"):
         shutil.rmtree(f"{run.lakehouse.root}/{name}")
-    without = rebuilt(spark, run, settings, is_applied=True)
+    without = rebuilt(spark, run, settings, apply=True)
     ran(spark, run, settings)
 
     assert changes(without) == {("late, kept", "late, held", 1)}
@@ -105,7 +105,7 @@ def test_an_erasure_unfinished_or_taken_back_holds_through_a_rebuild(spark: Spar
     before = tables.version(spark, bronze)
     rebuilt(spark, run, settings)
     assert tables.version(spark, bronze) == before, "a look leaves Bronze as it is"
-    done = rebuilt(spark, run, settings, is_applied=True)
+    done = rebuilt(spark, run, settings, apply=True)
     assert spark.read.table(bronze.sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     ran(spark, run, settings)
     assert (done["repeated"], changes(done)) == (2, set())
@@ -116,7 +116,7 @@ def test_an_erasure_unfinished_or_taken_back_holds_through_a_rebuild(spark: Spar
 
     restore.restore(spark, run, settings, 5, reason="a wrong release", by="ann", is_dry_run=False)
     assert spark.read.table(run.table("silver_loads").sql).where("kind = 'erase'").isEmpty()
-    rebuilt(spark, run, settings, is_applied=True)
+    rebuilt(spark, run, settings, apply=True)
 
     assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     require_sound(spark, run, is_deep=True)
@@ -134,7 +134,7 @@ def test_a_load_that_is_claimed_stops_a_rebuild(spark: SparkSession, run: Run, m
 
     monkeypatch.setattr(replay, "replay", overtaken)
     with pytest.raises(AnotherWriterError):
-        rebuilt(spark, run, settings, is_applied=True)
+        rebuilt(spark, run, settings, apply=True)
 
     ledger = spark.read.table(run.table("silver_loads").sql)
     assert ledger.where("kind = 'rebuild'").count() == 0

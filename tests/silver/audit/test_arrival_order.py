@@ -115,7 +115,7 @@ def test_a_block_with_its_first_timestamps_was_sent_again_by_the_client_and_anot
     order.jumps = [replace(jump, is_retry=False) for jump in order.jumps]
     (finding,) = diagnose(order)
     assert finding.name == "resends"
-    assert "reads its last number back from Kafka" in finding.cure  # the tables lag behind
+    assert "read the last number back from Kafka" in finding.cure  # the tables lag behind
 
 
 def test_numbers_that_came_late_are_not_missing_and_without_gaps_others_are_lost() -> None:

@@ -114,7 +114,7 @@ def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSe
     results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
     assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]
 
-    told = rebuild.rebuild(spark, run, example(run), is_applied=True, reason="stricter", by="ann")
+    told = rebuild.rebuild(spark, run, example(run), apply=True, reason="stricter", by="ann")
 
     assert told["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
     assert offsets(spark, run, "silver_records") == [0, 2]
@@ -128,7 +128,7 @@ def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
     requests.carry_out(spark, run, example(run), erase, is_dry_run=False)
     assert [row[-1] for row in rejected(spark, run)] == ["discarded", "discarded", "held"]
     corrected = example(run, schema="id STRING, amount DECIMAL(10,2)")
-    done: Any = rebuild.rebuild(spark, run, corrected, is_applied=True, reason="some amounts are texts", by="ann")
+    done: Any = rebuild.rebuild(spark, run, corrected, apply=True, reason="some amounts are texts", by="ann")
     assert done["payload_fields"] == [{"field": "amount", "before": "DOUBLE", "after": "DECIMAL(10,2)"}]
     write_rebuilt(done)
     assert re.search(r"amount +DOUBLE +DECIMAL\(10,2\)", capsys.readouterr().out)

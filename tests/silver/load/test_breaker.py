@@ -8,14 +8,14 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.run.findings import Trip
-from silver.load.breaker import Cause, Shares, advice, opening
+from silver.load.breaker import Cause, Shares, advice, list_trips
 from silver.rules import Payload, Reading, Rules
 
 HALF = 0.5
 
 
 def trips(load_seq: int, ledger: list[dict[str, Any]], shares: Shares) -> list[Trip]:
-    return [trip for trip, _ in opening(load_seq, ledger, shares)]
+    return [trip for trip, _ in list_trips(load_seq, ledger, shares)]
 
 
 def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any]:

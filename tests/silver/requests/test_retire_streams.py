@@ -133,7 +133,7 @@ def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepa
     assert decided(spark, run) == whole
     retired(spark, run, config)
 
-    shown: Any = rebuild.rebuild(spark, run, config, is_applied=True, reason="-", by="ann")
+    shown: Any = rebuild.rebuild(spark, run, config, apply=True, reason="-", by="ann")
     assert shown["changes"] == []
     assert set(standing(spark, run)) == {(0, "a"), (0, "b"), (0, "c"), (0, "d")}
     require_sound(spark, run, is_deep=True)

@@ -94,6 +94,6 @@ def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: Spa
         bronze_to_silver.run(spark, new_run(), many)
     assert bronze_to_silver.run(spark, new_run(), few)["repeated"] == [1]
 
-    shown: Any = rebuild.rebuild(spark, new_run(), few, is_applied=False, reason="-", by="ann")
+    shown: Any = rebuild.rebuild(spark, new_run(), few, apply=False, reason="-", by="ann")
     assert (shown["records"], shown["changes"]) == (4, [])
     assert tables.exists(spark, new_run().table("silver_records"))

@@ -16,7 +16,7 @@ PLACE = ("topic", "partition", "producer")
 _TEXT, _NUMBER = pa.string(), pa.int64()
 _KEY = [("topic", _TEXT), ("partition", pa.int32()), ("producer", _TEXT), ("epoch", _NUMBER), ("sequence", _NUMBER)]
 _SUSPECT = pa.schema([*_KEY, ("offset", _NUMBER), ("block", _NUMBER), ("is_older", pa.bool_()), ("content_sha256", _TEXT)])
-_KNOWN = pa.schema([*_KEY, ("content_sha256", _TEXT), ("place", _NUMBER)])
+_KNOWN = pa.schema([*_KEY, ("content_sha256", _TEXT), ("rank", _NUMBER)])
 
 
 def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, is_older: bool = False) -> Row:
@@ -33,7 +33,7 @@ def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
 
 
 def by_the_rule(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:
-    first = {_key(row): row["content_sha256"] for row in sorted(known, key=lambda row: -row["place"])}
+    first = {_key(row): row["content_sha256"] for row in sorted(known, key=lambda row: -row["rank"])}
     rows: list[Row] = []
     for row in suspects:
         content = first.get(_key(row))
@@ -71,7 +71,7 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
     for stream in streams:
         place = dict(zip(PLACE, stream, strict=True))
         for number in chance.choices(range(6), k=4):
-            known.append({**suspect(0, number, chance.choice(CONTENTS)), **place, "place": len(known)})
+            known.append({**suspect(0, number, chance.choice(CONTENTS)), **place, "rank": len(known)})
         offset, first_older = 0, chance.randint(3, 12)
         for _ in range(chance.randint(1, 4)):
             offsets = [offset := offset + chance.choice(steps) for _ in range(chance.randint(1, 12))]

@@ -367,5 +367,5 @@ def test_a_terminal_is_asked_whether_a_moved_topic_has_its_old_numbers(
         assert requests._ask_numbering(found, as_json=True) is None
     os.close(ours)
     asked = capsys.readouterr().err
-    assert f"{found.what} With --same-numbering the new topic continues the old one" in asked
+    assert f"{found.what} With --same-numbering, a record whose number was accepted before" in asked
     assert ("Same numbering? [Y/n]" if new_id == "a" else "Same numbering? [y/n]") in asked

@@ -145,7 +145,7 @@ def test_a_query_is_read_from_a_file_or_stdin(run_command: RunCommand, tmp_path:
     monkeypatch.setattr("sys.stdin", io.StringIO(query))
     for name in (str(tmp_path / "query.sql"), "-"):
         assert json.loads(run_command("sql", "-f", name, "--json")[0]) == [{"n": 2}]
-    for wrong, said in (([], "not clear"), ([query, "-f", "-"], "not clear"), (["-f", str(tmp_path)], "cannot be read")):
+    for wrong, said in (([], "Exactly one"), ([query, "-f", "-"], "Exactly one"), (["-f", str(tmp_path)], "cannot be read")):
         assert said in run_command("sql", *wrong, code=2)[1]
 
 

@@ -61,7 +61,7 @@ def test_what_gets_past_the_words_finds_no_file_and_no_network(
     root: Path, refused: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second wall alone: every one of these is run, and none of them reaches a byte."""
-    monkeypatch.setattr(sql_guard, "require", lambda *_: None)
+    monkeypatch.setattr(sql_guard, "require_select", lambda *_: None)
     before = bytes_of(tmp_path)
     for query in refused:
         if any(word in query for word in ("sleep", "_scan(14", "python_map")):

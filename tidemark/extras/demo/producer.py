@@ -106,7 +106,7 @@ def plan_events(records: int = EVENTS_RECORDS, *, seed: int = 1) -> list[Partiti
     """
     if records < EVENTS_PARTITIONS * _FEWEST_PER_PARTITION:
         raise UsageError(
-            "So few records show nothing.",
+            "These are too few records for the demo.",
             where="the demo's stream of events",
             observed=records,
             expected=f"at least {EVENTS_PARTITIONS * _FEWEST_PER_PARTITION}",

@@ -41,7 +41,7 @@ _MARK = [secrets.randbelow(len(_SYMBOLS)) for _ in range(8)]
 
 
 @lru_cache(maxsize=1)
-def require(spark: SparkSession) -> None:
+def require_decoder(spark: SparkSession) -> None:
     """Check that the session decodes Avro, and that an executor has the limits; otherwise raise a `ToolError`."""
     asked = ", ".join(f"reflect('java.lang.System', 'getProperty', '{name}')" for name in AVRO_LIMITS)
     try:

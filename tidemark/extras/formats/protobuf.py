@@ -34,9 +34,9 @@ _NO_ID = -1
 
 
 @lru_cache(maxsize=1)
-def require(spark: SparkSession) -> None:
+def require_decoder(spark: SparkSession) -> None:
     """Check that the session decodes Protobuf, and register our functions; otherwise raise a `ToolError`."""
-    avro.require(spark)
+    avro.require_decoder(spark)
     plan = protobuf_schema.plan([(_NO_ID, "")], payload_schema.parse("a INT"), message="none")
     try:
         spark.udf.registerJavaFunction(_TO_AVRO, PROTOBUF_TO_AVRO, BinaryType())

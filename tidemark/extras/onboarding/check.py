@@ -85,7 +85,7 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
         settings = load_settings(config, overrides)
         from pipelines import preflight
 
-        preflight.require(settings)
+        preflight.require_config(settings)
     except ConfigMistakesError as error:
         mistakes = []
         for each in error.mistakes:

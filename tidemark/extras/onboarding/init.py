@@ -142,7 +142,7 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
     asked = _complete(asked, ask)
     settings = _settings(asked)
     sys.stderr.write(f"Reading a sample of {', '.join(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
-    sample = kafka_sample.require(settings.kafka, asked.records)
+    sample = kafka_sample.require_sample(settings.kafka, asked.records)
     if not asked.registry and ask is not None and values.schema_ids(sample.records):
         asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip())
         settings = _settings(asked)

@@ -101,7 +101,7 @@ def read(kafka: Kafka, most: int) -> Sample:
     return Sample(records, spans, tails, [each for each in kafka.topics if each not in seen], reading.is_cut_short)
 
 
-def require(kafka: Kafka, most: int) -> Sample:
+def require_sample(kafka: Kafka, most: int) -> Sample:
     """Read a sample as `read` does; raise a `SourceError` if a topic does not exist or cannot be read."""
     require_reachable(kafka.bootstrap_servers)
     try:

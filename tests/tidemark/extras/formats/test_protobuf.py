@@ -340,6 +340,6 @@ def test_what_fits_is_decoded_whatever_is_in_it(spark: SparkSession) -> None:
 
 def test_a_session_without_the_function_says_what_to_add(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protobuf, "PROTOBUF_TO_AVRO", "tidemark.formats.NotThere")
-    protobuf.require.cache_clear()  # it asks each session once
+    protobuf.require_decoder.cache_clear()  # it asks each session once
     with pytest.raises(ToolError, match="lacks our own jar"):
-        protobuf.require(spark)
+        protobuf.require_decoder(spark)
