@@ -212,9 +212,7 @@ def require_others_let_in(
     if planned is None:
         return
     allowed = shares(settings)
-    if not any(
-        breaker.is_reason(row, allowed) for row in breaker.ledger_without_skipped(planned) if stream_of(row) == stream
-    ):
+    if not any(breaker.is_reason(row, allowed) for row in breaker.ledger_without_skipped(planned) if stream_of(row) == stream):
         breaker.require_closed(spark, run, planned, allowed)
 
 

@@ -90,7 +90,9 @@ WRITES: dict[str, list[Callable[[Job], object]]] = {
     "plan": [medallion.plan],  # writes nothing, and shows no other pipeline's tables as this one's
     "decide": [asking(kind) for kind in ("release", "discard", "reset", "erase", "accept", "retire")],
     "run_alone": [
-        partial(medallion.run_alone, do=partial(gate_decision.decide, decision=Decision(RELEASED, "", "ann"), is_dry_run=False)),
+        partial(
+            medallion.run_alone, do=partial(gate_decision.decide, decision=Decision(RELEASED, "", "ann"), is_dry_run=False)
+        ),
         partial(medallion.run_alone, do=partial(restore.restore, to=1, reason="", by="ann", is_dry_run=False)),
         partial(medallion.run_alone, do=partial(rebuild.rebuild, apply=True, reason="", by="ann")),
     ],

@@ -168,7 +168,7 @@ def gate_show(
     from expectations import failing_rows
 
     with call.job() as job:
-        found = failing_rows.last_gate_run(job.spark, job.new_run(), job.settings.gate, rows=rows)
+        found = failing_rows.describe_last_gate_run(job.spark, job.new_run(), job.settings.gate, rows=rows)
     call.show(found and {"pipeline": job.settings.pipeline, **found}, write_gate_run)
 
 
