@@ -39,8 +39,9 @@ _OF_ALL = {
     # The transform's own ts_ms is the time when the connector read the event.
     "ts_ms": ("__source_ts_ms", "source.ts_ms"),
 }
-NUMBERS = ("pos", "row", "event_serial_no", "ts_ms", "ord", "total_order")
+NUMBERS = ("pos", "row", "ts_ms", "ord")
 """The fields that Debezium writes as numbers: anything else is no value. The others are read as texts."""
+DIGITS = "([0-9]{1,18})"
 COMMIT_BITS = {"postgres": (63,), "mysql": (31, 32), "sqlserver": (27, 26, 11), "mongodb": (44, 24)}
 """Bits of the parts of a commit's place: LSN; file, position; log file, block, record; milliseconds, order."""
 PLACE_BITS = {"postgres": (34,), "mysql": (33, 1), "sqlserver": (12, 26, 11, 11, 1), "mongodb": (34,)}
@@ -96,21 +97,22 @@ def position(database: str, found: Mapping[str, Any], offset: int) -> tuple[int,
 
 def _parts(database: str, found: Mapping[str, Any], *, is_delete: bool) -> tuple[Sequence[int | None], Sequence[int | None]]:
     """Return the parts of the commit's place and of the place in the transaction; None if missing, -1 if no number."""
+    [order] = _groups(DIGITS, found["total_order"], 1)
     if database == "postgres":
         # The last commit, and the event's LSN. Their maximum rises, also if a connector that has read no commit is restarted.
         commit, lsn = _groups(LSNS, found["sequence"], 2)
-        return [commit if commit is None or lsn is None else max(commit, lsn)], [_number(found["total_order"])]
+        return [commit if commit is None or lsn is None else max(commit, lsn)], [order]
     if database == "mysql":
         [file] = _groups(FILE, found["file"], 1)
         return [file, _number(found["pos"])], [_number(found["row"]), int(not is_delete)]
     if database == "mongodb":
-        order = 0 if found["total_order"] is None and found["txnNumber"] is None else _number(found["total_order"])
-        return [_number(found["ts_ms"]), _number(found["ord"])], [order]
+        no_transaction = order is None and found["txnNumber"] is None
+        return [_number(found["ts_ms"]), _number(found["ord"])], [0 if no_transaction else order]
     of_commit = _groups(LSN_OF_SQLSERVER, found["commit_lsn"], 3, base=16)
     file, *rest = _groups(LSN_OF_SQLSERVER, found["change_lsn"], 3, base=16)
     if file is not None and of_commit[0] is not None:
         file = MOST_FILES - (of_commit[0] - file) if 0 <= of_commit[0] - file <= MOST_FILES else MOST_FILES + 1
-    return of_commit, [file, *rest, _number(found["event_serial_no"]), int(not is_delete)]
+    return of_commit, [file, *rest, *_groups(DIGITS, found["event_serial_no"], 1), int(not is_delete)]
 
 
 def _groups(pattern: str, text: str | None, count: int, *, base: int = 10) -> list[int | None]:

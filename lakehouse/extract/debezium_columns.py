@@ -150,12 +150,12 @@ def _numbers(database: str) -> list[Column]:
     is_change = (~(F.coalesce(_op() == "d", F.lit(False)) | (F.coalesce(found["deleted"], F.lit("")) == "true"))).cast("bigint")
     if database == "postgres":
         commit, lsn = (_group(found["sequence"], debezium.LSNS, nth) for nth in (1, 2))
-        return [F.greatest(commit, lsn), _number(found["total_order"])]
+        return [F.greatest(commit, lsn), _group(found["total_order"], debezium.DIGITS, 1)]
     if database == "mysql":
         return [_group(found["file"], debezium.FILE, 1), _number(found["pos"]), _number(found["row"]), is_change]
     if database == "mongodb":
         no_transaction = found["total_order"].isNull() & found["txnNumber"].isNull()
-        order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_number(found["total_order"]))
+        order = F.when(no_transaction, F.lit(0).cast("bigint")).otherwise(_group(found["total_order"], debezium.DIGITS, 1))
         return [_number(found["ts_ms"]), _number(found["ord"]), order]
     of_commit, of_change = (
         [_group(found[name], debezium.LSN_OF_SQLSERVER, nth, base=16) for nth in (1, 2, 3)]
@@ -164,7 +164,7 @@ def _numbers(database: str) -> list[Column]:
     distance = of_commit[0] - of_change[0]
     most = debezium.MOST_FILES
     file = F.when(distance.isNotNull(), F.when(distance.between(0, most), most - distance).otherwise(F.lit(most + 1)))
-    return [*of_commit, file, *of_change[1:], _number(found["event_serial_no"]), is_change]
+    return [*of_commit, file, *of_change[1:], _group(found["event_serial_no"], debezium.DIGITS, 1), is_change]
 
 
 def _group(text: Column, pattern: str, nth: int, *, base: int = 10) -> Column:

@@ -253,7 +253,7 @@ def _in_event(found: Any, place: str) -> Any:
 
 def _event_text(document: Any, place: str) -> str | None:
     found = _in_event(document, place)
-    return None if found is None else text_of(found).decode()
+    return None if found is None else "0" if found == "-0" and isinstance(found, Digits) else text_of(found).decode()
 
 
 def _event_number(document: Any, place: str) -> int | None:

@@ -208,6 +208,8 @@ def test_a_value_without_a_position_is_invalid_and_its_reason_names_what_to_set(
         for reason, values in reasons.items():
             assert [read(database, value) for value in values] == [reason] * len(values), (database, reason)
     assert [read("mysql", value) for value in LENIENT] == [read("mysql", PLAIN)] * len(LENIENT)
+    minus_zero = as_bytes(event("postgres", order=0)).replace(b'"total_order":0', b'"total_order":-0')
+    assert read("postgres", minus_zero) == read("postgres", as_bytes(event("postgres", order=0)))
     minus_zero = PLAIN.replace(b'"row":0', b'"row":-0')
     assert read("mysql", minus_zero) == read("mysql", PLAIN)
 
@@ -220,6 +222,7 @@ def test_spark_reads_what_the_driver_reads(spark: SparkSession) -> None:
         forms = [form for each in found for form in (each, with_schema(each), unwrapped(each), unwrapped(each, bare=True))]
         invalid = [value for values in INVALID[database].values() for value in values]
         given[database] = [*map(as_bytes, forms), b"\0\0\0\0\x07" + as_bytes(found[0]), *invalid]
+    given["postgres"].append(as_bytes(event("postgres", order=0)).replace(b'"total_order":0', b'"total_order":-0'))
     given["mysql"] += [*LENIENT, PLAIN.replace(b'"row":0', b'"row":-0')]
     given["other"] = [b'{"seq": 5}', b"{", None]
     rows = [
