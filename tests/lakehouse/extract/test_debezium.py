@@ -201,6 +201,7 @@ INVALID: dict[str, dict[str, Sequence[bytes | None]]] = {
 }
 LENIENT = [PLAIN.replace(b"484", each) for each in (b'485,"pos":484', b'484,"other":"\xff"')]
 LENIENT += [PLAIN.replace(b"1.5", each) for each in (b"[" * 400 + b"]" * 400, rb'"\ud83d"')]
+ZEROS = [as_bytes(CHANGE["postgres"]).replace(b'"total_order":1', b'"total_order":' + each) for each in (b"0", b"-0")]
 
 
 def test_a_value_without_a_position_is_invalid_and_its_reason_names_what_to_set() -> None:
@@ -208,8 +209,7 @@ def test_a_value_without_a_position_is_invalid_and_its_reason_names_what_to_set(
         for reason, values in reasons.items():
             assert [read(database, value) for value in values] == [reason] * len(values), (database, reason)
     assert [read("mysql", value) for value in LENIENT] == [read("mysql", PLAIN)] * len(LENIENT)
-    minus_zero = as_bytes(event("postgres", order=0)).replace(b'"total_order":0', b'"total_order":-0')
-    assert read("postgres", minus_zero) == read("postgres", as_bytes(event("postgres", order=0)))
+    assert read("postgres", ZEROS[0]) == read("postgres", ZEROS[1]) == (0, LSN << 35 | 1 << 34)
     minus_zero = PLAIN.replace(b'"row":0', b'"row":-0')
     assert read("mysql", minus_zero) == read("mysql", PLAIN)
 
@@ -222,7 +222,7 @@ def test_spark_reads_what_the_driver_reads(spark: SparkSession) -> None:
         forms = [form for each in found for form in (each, with_schema(each), unwrapped(each), unwrapped(each, bare=True))]
         invalid = [value for values in INVALID[database].values() for value in values]
         given[database] = [*map(as_bytes, forms), b"\0\0\0\0\x07" + as_bytes(found[0]), *invalid]
-    given["postgres"].append(as_bytes(event("postgres", order=0)).replace(b'"total_order":0', b'"total_order":-0'))
+    given["postgres"] += ZEROS
     given["mysql"] += [*LENIENT, PLAIN.replace(b'"row":0', b'"row":-0')]
     given["other"] = [b'{"seq": 5}', b"{", None]
     rows = [
