@@ -11,18 +11,18 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 10_526,
+    "lakehouse": 10_575,
     "bronze": 2_495,
-    "silver": 6_484,
-    "expectations": 1_998,
+    "silver": 6_478,
+    "expectations": 1_995,
     "gold": 749,
-    "pipelines": 3_121,
+    "pipelines": 3_087,
     "tidemark": 4_500,
-    "tidemark/extras": 6_303,
+    "tidemark/extras": 6_302,
     "jobs": 123,
     "producer": 1_428,
     "tests": 32_000,
-    "bench": 4_490,
+    "bench": 4_533,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
