@@ -1,11 +1,9 @@
 """A real broker as companies run them: TLS, logins, and rights that are given one by one.
 
-Its own clients log in by SCRAM-SHA-512. Java clients may also do so by OAUTHBEARER, and by Kerberos where a KDC is installed.
+Its own clients log in by SCRAM-SHA-512. Java clients may also do so by OAUTHBEARER.
 """
 
 import contextlib
-import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,22 +23,7 @@ PASSWORDS = {ADMIN: "of the administrator", READER: 'hunter2 "; x=1 \\'}
 """The reader's has what a `sasl.jaas.config` must escape."""
 _STORE_PASSWORD = "of the store"
 _PATIENCE_SECONDS = 60
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"  # where Debian installs the KDC
-KDC = shutil.which("krb5kdc", path=_PATH)
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-_KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-_KRB5_CONF = """
-[libdefaults]
-default_realm = TESTS
-[realms]
-TESTS = {{
-  kdc = {host}:{port}
-  kdc_listen = {host}:{port}
-  kdc_tcp_listen = {host}:{port}
-  database_name = {folder}/principals
-  key_stash_file = {folder}/stash
-}}
-"""
 
 # After those of a broker of its own machine: the last line of a key holds.
 _SERVER = """
@@ -48,13 +31,11 @@ listeners=SASL_SSL://{host}:{port},CONTROLLER://{host}:{controller_port}
 advertised.listeners=SASL_SSL://{host}:{port}
 listener.security.protocol.map=SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=SASL_SSL
-sasl.enabled.mechanisms={mechanisms}
+sasl.enabled.mechanisms=SCRAM-SHA-512,OAUTHBEARER
 sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
   username="{admin}" password="{admin_password}";
 listener.name.sasl_ssl.oauthbearer.sasl.jaas.config={oauth};
-listener.name.sasl_ssl.gssapi.sasl.jaas.config={kerberos} keyTab="{folder}/keys" principal="kafka/localhost";
-sasl.kerberos.service.name=kafka
 ssl.keystore.type=PKCS12
 ssl.keystore.location={folder}/broker.p12
 ssl.keystore.password={store_password}
@@ -69,12 +50,6 @@ super.users=User:{admin};User:ANONYMOUS
 class SecuredBroker:
     bootstrap_servers: str
     authority: Path  # the certificate that its own is signed with, as PEM
-
-    def login(self, mechanism: str) -> dict[str, str]:
-        """Return the properties of a Java client that logs in as the reader by OAUTHBEARER, or by Kerberos (GSSAPI)."""
-        kerberos = f'{_KERBEROS} keyTab="{self.authority.with_name("keys")}" principal="{READER}";'
-        jaas = {"OAUTHBEARER": f'{OAUTH} unsecuredLoginStringClaim_sub="{READER}";', "GSSAPI": kerberos}[mechanism]
-        return {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
 
     def create_topic(self, topic: str, records: Iterable[Sent]) -> None:
         """Create a topic of two partitions as the administrator, and fill it. Nobody else may see it."""
@@ -120,35 +95,14 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     port, controller = free_port(), free_port()
     values = {"host": HOST, "port": port, "controller_port": controller, "folder": folder, "data": folder / "data"}
     names = {"admin": ADMIN, "admin_password": PASSWORDS[ADMIN], "store_password": _STORE_PASSWORD}
-    logins = {"oauth": OAUTH, "kerberos": _KERBEROS, "mechanisms": f"SCRAM-SHA-512,OAUTHBEARER{',GSSAPI' if KDC else ''}"}
-    server = (process._SERVER + _SERVER).format(**values, **names, **logins)
+    server = (process._SERVER + _SERVER).format(**values, **names, oauth=OAUTH)
     users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={password}]" for user, password in PASSWORDS.items()]
-    with _kdc(folder) if KDC else contextlib.nullcontext():
-        jvm = (*process._JVM, f"-Djava.security.krb5.conf={folder}/krb5.conf")
-        node = launch_node(folder, server, jvm=jvm, format_options=users)
-        try:
-            yield SecuredBroker(f"{HOST}:{port}", folder / "authority.pem")
-        finally:
-            node.kill()
-            node.wait()
-
-
-@contextlib.contextmanager
-def _kdc(folder: Path) -> Iterator[None]:
-    """Run a KDC whose realm has the broker and the reader; their keys are in a file."""
-    krb5_conf = folder / "krb5.conf"
-    krb5_conf.write_text(_KRB5_CONF.format(host=HOST, port=free_port(), folder=folder))
-    environment = {**os.environ, "PATH": _PATH, "KRB5_CONFIG": str(krb5_conf), "KRB5_KDC_PROFILE": str(krb5_conf)}
-    commands = [["kdb5_util", "create", "-s", "-P", "of the realm"]]
-    for name in ("kafka/localhost", READER):
-        commands += [["kadmin.local", "addprinc", "-randkey", name], ["kadmin.local", "ktadd", "-k", f"{folder}/keys", name]]
-    for command in commands:
-        subprocess.run(command, env=environment, check=True, capture_output=True)
-    with subprocess.Popen(["krb5kdc", "-n"], env=environment, stderr=subprocess.DEVNULL) as kdc:
-        try:
-            yield
-        finally:
-            kdc.terminate()
+    node = launch_node(folder, server, format_options=users)
+    try:
+        yield SecuredBroker(f"{HOST}:{port}", folder / "authority.pem")
+    finally:
+        node.kill()
+        node.wait()
 
 
 def make_certificate(store: Path, shown: Path) -> None:
