@@ -22,7 +22,7 @@ from tests.support.bronze import Record, put
 pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 
 _RULES = Rules(Source("header", "seq"))
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 600
 
 
 def bronze(spark: SparkSession, run: Run, first: int, sequences: list[int]) -> None:
