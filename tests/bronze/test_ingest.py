@@ -3,7 +3,6 @@
 import re
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +16,9 @@ from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
+from tests.conftest import Runs, Topics
 from tests.support.kafka import Sent, send, send_transaction, sequenced
 from tidemark.extras.demo.broker import LocalBroker
-
-Topic = Callable[..., str]
-Runs = Callable[[], Run]
 
 
 def kafka_of(broker: LocalBroker, *topics: str, **others: Any) -> Kafka:
@@ -42,7 +39,7 @@ def test_a_source_without_headers_is_refused(spark: SparkSession) -> None:
         bronze_records(spark.createDataFrame([], columns), "r1")
 
 
-def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
+def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     sent = [
         Sent(b"value", b"key", [("seq", b"1"), ("trace", b"\x00\xff")]),
         Sent(b"null key", None, [("seq", b"2")]),
@@ -74,7 +71,7 @@ def fails(value: Column) -> Column:
 
 
 def test_a_record_comes_once_in_versions_of_a_limit_read_by_all_but_custom_code(
-    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topic
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topics
 ) -> None:
     name, run = topic(2), new_run()
     kafka = kafka_of(broker, name, max_offsets_per_trigger=4)
@@ -101,7 +98,7 @@ def test_a_record_comes_once_in_versions_of_a_limit_read_by_all_but_custom_code(
     ]
 
 
-def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
+def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, servers = topic(), broker.bootstrap_servers
     send_transaction(servers, name, sequenced(1, 2), commit=True)
     send_transaction(servers, name, sequenced(3, 4), commit=False)
@@ -115,7 +112,7 @@ def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run,
     assert values(spark, run) == [b"v1", b"v2", b"v5", b"v6"]
 
 
-def test_a_checkpoint_may_be_lost_and_a_table_not(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
+def test_a_checkpoint_may_be_lost_and_a_table_not(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:
     name, checkpoint = topic(2), Path(run.lakehouse.folder("_checkpoints/bronze_records"))
     send(broker.bootstrap_servers, name, [*sequenced(1, 2), *sequenced(3, partition=1)])
     ingest(spark, run, kafka_of(broker, name, max_offsets_per_trigger=None))
@@ -145,7 +142,7 @@ JAAS = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": 'no.such.LoginModule requ
     ],
 )
 def test_what_stops_a_read_is_named_within_seconds_and_no_error_repeats_a_secret(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic, *, given: dict[str, Any], what: str, said: str
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, *, given: dict[str, Any], what: str, said: str
 ) -> None:
     name, is_reached = topic(), "bootstrap_servers" not in given
     send(broker.bootstrap_servers, name, sequenced(1))

@@ -249,7 +249,10 @@ def test_check_asks_the_registry(sent: Sent, url: str, checked: Check, monkeypat
     assert (is_ok, "/schemas/ids/4711: 404" in observed, "undecodable_ids" in next_step) == (False, True, True)
     assert checked(registry={"url": url, "undecodable_ids": [4711]})["registry"][0]
     monkeypatch.setattr(registry_client, "_RETRIES", 0)
-    is_ok, observed, _ = checked(registry={"url": f"http://127.0.0.1:{free_port()}"}, format="json")["registry"]
+    unreachable = {"url": f"http://127.0.0.1:{free_port()}"}
+    is_ok, observed, _ = checked(registry=unreachable)["registry"]
+    assert (is_ok, "The schema registry cannot be reached" in observed) == (False, True)
+    is_ok, observed, _ = checked(registry=unreachable, format="json")["registry"]
     assert (is_ok, "JSON is read without it" in observed) == (True, True)
 
 

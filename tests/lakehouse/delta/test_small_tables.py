@@ -77,20 +77,6 @@ def test_null_lies_in_no_box(tmp_path: Path) -> None:
     assert sorted(outside["sequence"].to_pylist(), key=str) == [6, 7, None, None]
 
 
-def test_files_that_are_gone_are_not_asked_for_where_no_row_of_theirs_is(tmp_path: Path) -> None:
-    for offset in range(3):
-        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": offset}])
-    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
-    decided = [{"topic": ("a", "a"), "partition": (0, 0), "offset": (0, 1)}]
-    first = min((tmp_path / BRONZE_RECORDS).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
-    first.unlink()
-
-    outside = few(bronze, ("offset",), decided, version=2, is_outside=True)
-
-    assert outside.to_pylist() == [{"offset": 2}]
-    assert small_tables.few(bronze, ("offset",), decided) is None
-
-
 def test_a_value_that_is_small_in_its_file_and_large_once_it_is_read_is_left_to_spark(tmp_path: Path) -> None:
     same = b"x" * 100_000
     write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": nth, "value": same} for nth in range(400)])

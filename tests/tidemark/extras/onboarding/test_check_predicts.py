@@ -1,7 +1,7 @@
 """Broken set-ups as a table: for each, `tidemark check` names what the next run then refuses. It commits nothing.
 
-Lakehouses are made once: one at rest, one whose loads wait for the gate and whose records wait in Bronze, one with values of a
-registry's schema. Each set-up breaks the config, a copy of the files, or a topic. For each, new records wait in Kafka.
+Lakehouses are made once: one at rest, and one whose loads wait for the gate and whose records wait in Bronze. Each set-up
+breaks the config, a copy of the files, or a topic. For each, new records wait in Kafka.
 """
 
 import json
@@ -17,16 +17,14 @@ from pyspark.sql import SparkSession
 
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.delta.errors import SPARK_ERRORS
-from lakehouse.errors import RegistryError, TidemarkError, headline
+from lakehouse.errors import TidemarkError, headline
 from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
-from tests.support.answering_registry import answering
 from tests.support.kafka import Sent, delete_records, delete_topic, send
 from tests.support.small_config import small_config
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.extras.demo.broker_process import HOST, free_port
-from tidemark.extras.formats import registry_client
 from tidemark.extras.onboarding import check
 from tidemark.process.context import load_settings
 
@@ -137,22 +135,6 @@ def at_work(at_rest: SetUp) -> SetUp:
     send(made.servers, topic, [*waiting, *records(1, producer=b"r")])
     made.run("bronze")
     return made
-
-
-@pytest.fixture(scope="module")
-def registered(at_rest: SetUp) -> Iterator[SetUp]:
-    """A pipeline over a value of a registry's schema 7, which waits in Bronze. A registry is asked again without a pause."""
-    made = at_rest.copy_to(at_rest.folder.with_name("registered"))
-    read(made, "registered", value=registry(f"http://{UNKNOWN}"))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(registry_client, "_PAUSE_SECONDS", 0)
-        with pytest.raises(RegistryError):
-            made.run("silver")
-        yield made
-
-
-def registry(url: str) -> dict[str, Any]:
-    return {"format": "avro", "schema": "id STRING", "registry": {"url": url}}
 
 
 def read(of: SetUp, topic: str, **more: Any) -> None:
@@ -340,12 +322,6 @@ STAGES = {
     "bronze": ("the topics", "Bronze lacks", "a start", "a property", "brokers", "records that"),
 }
 """The stage that refuses, with how names begin; all stages run for the others."""
-AVRO = {"schema": '{"type": "record", "name": "A", "fields": [{"name": "id", "type": "string"}]}'}
-REGISTRIES: dict[str, tuple[dict[int, Any], int] | None] = {
-    "a registry that does not listen": None,
-    "a registry that does not know the schema": ({8: AVRO}, 200),
-    "a registry that refuses the login": ({7: AVRO}, 401),
-}
 SOUND: dict[str, Callable[[SetUp], None]] = {
     "a field more, and a topic that left the config": more_fields_of_fewer_topics,
     "work that waits": lambda _: None,
@@ -404,17 +380,6 @@ def test_check_names_what_a_run_refuses(at_rest: SetUp, at_work: SetUp, copy: Ca
     broken = copy(at_work if name in AT_WORK else at_rest)
     (BROKEN | AT_WORK)[name](broken)
     require_agreement(broken, stage=next((stage for stage, begins in STAGES.items() if name.startswith(begins)), None))
-
-
-@pytest.mark.parametrize("name", REGISTRIES)
-def test_a_registry_that_stops_a_load_is_named(registered: SetUp, copy: Callable[[SetUp], SetUp], name: str) -> None:
-    broken, answers = copy(registered), REGISTRIES[name]
-    if answers is None:
-        require_agreement(broken)
-        return
-    with answering(answers[0], status=answers[1]) as url:
-        broken.set("value", registry(url))
-        require_agreement(broken)
 
 
 @pytest.mark.parametrize("name", SOUND)

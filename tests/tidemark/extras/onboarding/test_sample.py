@@ -1,17 +1,15 @@
 """A sample of real topics: which records it has, and what it says of those that it has not."""
 
 import time
-from collections.abc import Callable
 
 from tests.bronze.test_ingest import kafka_of
+from tests.conftest import Topics
 from tests.support.kafka import Sent, delete_records, send, send_header_name, send_transaction, sequenced
 from tidemark.extras.demo.broker import LocalBroker
 from tidemark.extras.onboarding import sample
 
-Topic = Callable[..., str]
 
-
-def test_a_sample_has_both_ends_of_each_partition_and_says_what_it_leaves_out(broker: LocalBroker, topic: Topic) -> None:
+def test_a_sample_has_both_ends_of_each_partition_and_says_what_it_leaves_out(broker: LocalBroker, topic: Topics) -> None:
     name, empty, cut, servers = topic(3), topic(), topic(), broker.bootstrap_servers
     send(servers, name, [*sequenced(*range(40)), *sequenced(1, 2, partition=1)])
     send(servers, cut, sequenced(*range(10)))
@@ -26,7 +24,7 @@ def test_a_sample_has_both_ends_of_each_partition_and_says_what_it_leaves_out(br
     assert found.missing_topics == ["no-such-topic"]
 
 
-def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: LocalBroker, topic: Topic) -> None:
+def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: LocalBroker, topic: Topics) -> None:
     name = topic()
     send_transaction(broker.bootstrap_servers, name, sequenced(1, 2), commit=False)
     send(broker.bootstrap_servers, name, [Sent(b"v", key=b"k", headers=[("seq", b"7"), ("seq", None)], timestamp=1_000)])
