@@ -1,4 +1,4 @@
-"""Commits in S3: what another writer committed just before is not overwritten."""
+"""Commits in S3: what another writer committed just before is not overwritten, and a lost answer costs nothing."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -73,6 +73,25 @@ def test_deltas_own_log_store_overwrites_it(spark: SparkSession, s3: int, proxie
 
     assert ours == list(range(1, TIMES + 1))
     assert not set(rivals) & set(numbers(spark, table))
+
+
+def test_an_answer_that_is_lost_doubles_and_loses_nothing(spark: SparkSession, proxied: tuple[Lakehouse, Interference]) -> None:
+    lakehouse, interference = proxied
+    table = f"{lakehouse.root}/numbers"
+    append(spark, table, 0)
+    lost: set[str] = set()
+
+    def is_lost(request: Request) -> bool:
+        is_first = request.is_commit and request.path not in lost
+        lost.update([request.path] if is_first else [])
+        return is_first
+
+    interference.is_lost = is_lost
+    for number in range(1, TIMES + 1):
+        append(spark, table, number)
+
+    assert len(lost) == TIMES
+    assert numbers(spark, table) == list(range(TIMES + 1))
 
 
 def test_a_store_that_ignores_the_condition_is_refused(spark: SparkSession, proxied: tuple[Lakehouse, Interference]) -> None:
