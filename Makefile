@@ -72,7 +72,7 @@ bench-endless: dev  ## Measure a thousand runs in one process: how long they tak
 tour: dev  ## Count the files that a reader of one load and of one record passes through
 	@$(BIN)/python -m bench.tour
 
-mutants: dev  ## Apply 70 small faults to copies of the core, one at a time, and expect tests to catch each (40 minutes)
+mutants: dev  ## Apply 80 small faults to copies of the core, one at a time, and expect tests to catch each (40 minutes)
 	@$(BIN)/python -m tests.mutants.run
 
 faults: dev  ## Kill 300 processes over a million records, and compare with the reference (two hours)
