@@ -102,7 +102,7 @@ def test_the_version_of_an_open_claim_is_left_and_it_is_finished(spark: SparkSes
     finished = steps.load_once(spark, new_run(), Rules.of(settings))
     following = steps.load_once(spark, new_run(), Rules.of(settings))
 
-    assert "claimed and not finished" in str(done["bronze_records"]["skipped"])
+    assert "claimed load is unfinished" in str(done["bronze_records"]["skipped"])
     assert done["silver_records"]["skipped"] == []
     assert finished is not None
     assert following is not None

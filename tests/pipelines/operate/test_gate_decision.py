@@ -171,7 +171,7 @@ def test_what_cannot_be_decided_is_refused_and_leaves_no_decision(spark: SparkSe
     with pytest.raises(UsageError, match="no gate run yet"):
         asked(spark, histories.original(empty), RELEASE)
     other = Decision(RELEASED, "looked at", "ann", gate_run_id="20261121T093000-abcdef")
-    with pytest.raises(UsageError, match=r"another one(.|\n)*loads 2 to 2(.|\n)*20261121T093000-abcdef"):
+    with pytest.raises(UsageError, match=r"not the last one(.|\n)*loads 2 to 2(.|\n)*20261121T093000-abcdef"):
         asked(spark, run, other)
     loaded(spark, run, Record.of(4, 4))
     removing = strict(run, maintenance={"retain_hours": 0, "allow_short_retention": True})

@@ -117,7 +117,7 @@ def test_a_claimed_load_that_would_be_decided_differently_now_is_refused(spark: 
     load.claim(spark, run, planned)
     spark.sql(f"UPDATE {run.table('silver_loads').sql} SET accepted = 0, duplicate = 1 WHERE load_seq = 3")
 
-    with pytest.raises(TableStateError, match=r"Load 3 was claimed(.|\n)*gives another outcome(.|\n)*where: .*silver_loads"):
+    with pytest.raises(TableStateError, match=r"Load 3 is claimed(.|\n)*gives another outcome(.|\n)*where: .*silver_loads"):
         load_all(spark, run)
     assert kept(spark, run) == [(0, 1), (1, 2), (2, 3)]
 
