@@ -1,4 +1,4 @@
-"""Measures change events from Kafka to Silver, with the position as Debezium writes it, and with a sequence in a header."""
+"""Measures change events to Bronze and to Silver, with the position as Debezium writes it and with a sequence in a header."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bench.loads import Silent, settings_of
 from bench.shapes import Shape
 from bench.sitting import Sitting, require
 from bench.topics import HEADER, PARTITIONS
+from bench.whole import TO_BRONZE
 from bronze.ingest import ingest
 from lakehouse.extract.sources import Sources
 from lakehouse.run.context import Run
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from bench.loads import Place
 
-IN_EVENT, IN_HEADER = "Kafka to Silver, change events by their position", "the same by a header"
+IN_EVENT, IN_HEADER = "change events of 1 kB by their position", "the same by a header"
+LOAD = "Silver load"
 SEQUENCES = {IN_EVENT: {"debezium": "postgres"}, IN_HEADER: {"header": HEADER}}
 
 _EVENT = (
@@ -65,16 +67,16 @@ def _events(spark: SparkSession, records: int) -> DataFrame:
 
 
 def _take_in(sitting: Sitting, place: Place, pattern: str, records: int) -> None:
-    """Ingest the topic into a new Bronze, and load it."""
+    """Ingest the topic into a new Bronze, which reads the sequences, and load it."""
     root = place.folder / "events"
     settings = settings_of(place, "events", root, sequence=SEQUENCES[pattern])
     run, rules = Run("bench", Lakehouse(root=str(root)), Silent()), Rules.of(settings)
     create_tables(place.spark, run, rules)
 
-    def take_in() -> int:
-        ingest(place.spark, run, settings.kafka, Sources.of(settings))
+    def load() -> int:
         done = steps.load_once(place.spark, run, rules)
         return done.counts["accepted"] if done else 0
 
-    require(f"accepted, {pattern}", observed=sitting.measure(pattern, "1 kB", records, take_in), expected=records)
+    sitting.measure(pattern, TO_BRONZE, records, lambda: ingest(place.spark, run, settings.kafka, Sources.of(settings)))
+    require(f"accepted, {pattern}", observed=sitting.measure(pattern, LOAD, records, load), expected=records)
     shutil.rmtree(root)

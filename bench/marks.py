@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.cold import BARE_PROCESS, COLD, FEW_NEW, SPARK_START, VERIFY
 from bench.endless import HEAP, KEPT, SLOWEST
-from bench.events import IN_EVENT, IN_HEADER
+from bench.events import IN_EVENT, IN_HEADER, LOAD
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
 from bench.shapes import SHAPED_FLOOR, SHAPED_LOAD, SHAPES
@@ -54,7 +54,10 @@ def of_shapes(sitting: Sitting) -> list[Mark]:
 def of_events(sitting: Sitting) -> list[Mark]:
     """Change events read by their position, held against the same events read by a header, of the same round."""
     times = _times(sitting, IN_EVENT, IN_HEADER)
-    return [_at_most(f"{IN_EVENT}, {each}", found, MOST_EVENTS_TIMES, f"times {IN_HEADER}") for each, found in times.items()]
+    return [
+        _at_most(f"{LOAD}, {IN_EVENT}", times[LOAD], MOST_EVENTS_TIMES, f"times {IN_HEADER}"),
+        Mark(f"{TO_BRONZE}, {IN_EVENT}", "", f"{times[TO_BRONZE]:.2f} times {IN_HEADER}", None),
+    ]
 
 
 def of_whole(sitting: Sitting) -> list[Mark]:
