@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bench.loads import Place
 
-IN_EVENT, IN_HEADER = "change events of 1 kB by their position", "the same by a header"
+IN_EVENT, IN_HEADER = "change events of 1 kB by their position", "those by header"
 LOAD = "Silver load"
 SEQUENCES = {IN_EVENT: {"debezium": "postgres"}, IN_HEADER: {"header": HEADER}}
 

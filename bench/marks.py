@@ -56,7 +56,7 @@ def of_events(sitting: Sitting) -> list[Mark]:
     times = _times(sitting, IN_EVENT, IN_HEADER)
     return [
         _at_most(f"{LOAD}, {IN_EVENT}", times[LOAD], MOST_EVENTS_TIMES, f"times {IN_HEADER}"),
-        Mark(f"{TO_BRONZE}, {IN_EVENT}", "", f"{times[TO_BRONZE]:.2f} times {IN_HEADER}", None),
+        Mark(f"{TO_BRONZE}, {IN_EVENT}", "", f"{times[TO_BRONZE]:.2f} times", None),
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 10_575,
+    "lakehouse": 10_568,
     "bronze": 2_495,
     "silver": 6_478,
     "expectations": 1_995,
@@ -21,8 +21,8 @@ BUDGETS = {
     "tidemark/extras": 6_302,
     "jobs": 123,
     "producer": 1_428,
-    "tests": 32_000,
-    "bench": 4_533,
+    "tests": 31_970,
+    "bench": 4_538,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
