@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.extract import debezium, json_strictness
+from lakehouse.extract import debezium, json_strictness, prefix
 from lakehouse.extract.debezium import BITS, COMMIT_BITS, NO_NUMBER, PLACE_BITS
-from lakehouse.extract.written import PREFIX_BYTES, at_path
+from lakehouse.extract.written import at_path
 from lakehouse.settings.payload_schema import CORRUPT, Type
 
 if TYPE_CHECKING:
@@ -61,9 +61,8 @@ def _parts(database: str) -> list[str]:
 
 def _of_json(records: DataFrame, is_event: Column, fields: Mapping[str, Sequence[str]]) -> tuple[DataFrame, dict[str, Column]]:
     value = F.when(is_event, F.col("value"))
-    # No JSON begins with a zero byte: it is the prefix of a schema registry.
-    has_prefix = F.substring(value, 1, 1) == F.lit(b"\x00")
-    text = F.when(has_prefix, F.substring(value, PREFIX_BYTES + 1, 2**31 - 1)).otherwise(value).cast("string")
+    # No JSON begins with a zero byte, as the prefix of a schema registry does.
+    text = F.coalesce(prefix.without_prefix(value), value).cast("string")
     places = [place for each in fields.values() for place in each]
     numbers = {place.rpartition(".")[2] for name in debezium.NUMBERS for place in fields.get(name, ())}
     wrapped = (f"payload.{place}" for place in places)

@@ -95,7 +95,7 @@ class _Server:
                     self.transactions.append(self._commits)
 
     def _position(self, row: int, record: int, serial: int) -> dict[str, Any]:
-        """Return the fields of `source`; an update is the second of two events, of which the connector sends one."""
+        """Return the fields of `source`. SQL Server writes an update as two events. The connector sends the second."""
         if self._database == "mysql":
             gtid = f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{self._commits}"
             return {"file": _file(self._commits // 12), "pos": self._pos, "row": row, "thread": 7, "gtid": gtid, "query": None}

@@ -114,9 +114,9 @@ def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSe
     results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
     assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]
 
-    told = rebuild.rebuild(spark, run, example(run), apply=True, reason="stricter", by="ann")
+    rebuilt = rebuild.rebuild(spark, run, example(run), apply=True, reason="stricter", by="ann")
 
-    assert told["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
+    assert rebuilt["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
     assert offsets(spark, run, "silver_records") == [0, 2]
 
 
