@@ -91,7 +91,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     make_certificate(tmp_path / "other.p12", unknown)
     found = checked(config(TOPIC, **{"ssl.truststore.location": str(unknown)}), capsys)[1]
     assert "no connection by TLS" in found["topics"]["observed"]
-    assert found["bronze"]["observed"].startswith("Kafka does not accept who we are.")
+    assert found["bronze"]["observed"].startswith("Kafka rejects the login.")
 
     file = config(HIDDEN)
     code, found, _ = checked(file, capsys)
@@ -104,7 +104,7 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     code, found, printed = checked(file, capsys)
     assert (code, found["topics"]["ok"]) == (1, False)
     assert "the login was refused (SASL authentication error" in found["topics"]["observed"]
-    assert found["bronze"]["observed"].startswith("Kafka does not accept who we are.")
+    assert found["bronze"]["observed"].startswith("Kafka rejects the login.")
     assert main(["run", "--config", str(file)]) == 1
     said = capsys.readouterr()
     assert "uthentication" in said.err
