@@ -189,3 +189,13 @@ def test_a_block_goes_on_in_the_next_chunk_only_where_no_record_lies_between(siz
         ("suspect", 6, 7, 2),
         ("replay", 7, 7, 2),
     ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_step_of_max_jump_is_accepted_and_a_larger_one_is_a_jump(size: int) -> None:
+    sent = [Arrival(STREAM, offset, 0, sequence, None) for offset, sequence in enumerate([1, 4, 8, 5])]
+
+    found = decided(in_pieces(sent, size), {}, Rules(Source("header", "seq"), max_jump=3))
+
+    rows = [(each.kind, each.first_offset, each.last_offset) for each in segments_of(found.segments)]
+    assert rows == [("accepted", 0, 3), ("jump", 2, 2)]
