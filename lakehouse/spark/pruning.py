@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.spark import interval_join
@@ -54,19 +51,21 @@ def offset_filter(spans: pa.Table) -> Column:
 
 def _few(spans: pa.Table, place: list[str], of: str) -> Iterator[tuple[Any, ...]]:
     """Merge overlapping spans of each place. If too many remain, take one span per place, from first to last."""
-    first, last = f"first_{of}", f"last_{of}"
-    ordered = spans.select([*place, first, last]).sort_by([(name, "ascending") for name in (*place, first)]).combine_chunks()
-    if not ordered.num_rows:
+    if not spans.num_rows:
         return
-    firsts, lasts = (ordered[name].to_numpy() for name in (first, last))
-    differs = (pc.not_equal(ordered[name][1:], ordered[name][:-1]).to_numpy() for name in place)
-    ends = [0, *(np.flatnonzero(reduce(np.logical_or, differs)) + 1).tolist(), ordered.num_rows]
-    merged = [(start, _merged(firsts[start:end], lasts[start:end])) for start, end in pairwise(ends)]
-    is_many = sum(map(len, (found for _, found in merged))) > _MOST_SPANS
-    for start, found in merged:
-        (row,) = ordered.select(place).slice(start, 1).to_pylist()
+    group = np.zeros(spans.num_rows, np.int64)
+    for name in place:
+        encoded = spans[name].combine_chunks().dictionary_encode()
+        group = group * len(encoded.dictionary) + encoded.indices.to_numpy()
+    firsts, lasts = (spans[f"{end}_{of}"].to_numpy() for end in ("first", "last"))
+    order = np.lexsort((firsts, group))
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    merged = [_merged(firsts[rows], lasts[rows]) for rows in np.split(order, starts[1:])]
+    is_many = sum(map(len, merged)) > _MOST_SPANS
+    places = spans.select(place).take(order[starts]).to_pylist()
+    for row, found in sorted(zip((tuple(each.values()) for each in places), merged, strict=True)):
         for reach in [(found[0][0], found[-1][1])] if is_many else found:
-            yield *row.values(), *reach
+            yield *row, *reach
 
 
 def _merged(firsts: np.ndarray[Any, Any], lasts: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
