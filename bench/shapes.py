@@ -125,7 +125,8 @@ def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, r
         if shape.moved_by is not None:
             moved = {"topic": F.lit(_MOVED), "partition": (F.col("partition") + 1) % PARTITIONS}
             tables.append(shape.records(spark, records, records * shape.moved_by).withColumns(moved), bronze, BRONZE)
-    _once(Sitting(), spark, folder, 0, records)  # warms up
+    for nth in range(len(SHAPES)):
+        _once(Sitting(), spark, folder, nth, records)  # warms up
     for _ in range(rounds):
         sitting.start_round()
         for nth in range(len(SHAPES)):

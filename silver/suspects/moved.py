@@ -207,10 +207,10 @@ class Moved:
     def wanted(self, keys: pa.Table, watermarks: Watermarks) -> tuple[pa.Table, Numbers]:
         """Return the records at or below the mark of their stream, and their row numbers in the chunk."""
         nth = np.flatnonzero(self._are_near(keys))
-        rows = keys.take(pa.array(nth)).select(_KEYS.names).cast(_KEYS)
+        rows = keys.select(_KEYS.names).take(pa.array(nth))
         if any(topic in self._compared for topic, _, _ in watermarks.declared):
             epochs = map(watermarks.declared.get, tuples_of(rows, STREAM))
-            declared = pc.coalesce(pa.array(epochs, pa.int64()), rows["epoch"])
+            declared = pc.coalesce(pa.array(epochs, pa.int64()), rows["epoch"].cast(pa.int64()))
             rows = rows.set_column(rows.column_names.index("epoch"), "epoch", declared)
         if watermarks is not self._read:
             self._read = watermarks
@@ -218,7 +218,7 @@ class Moved:
                 if stream[0] in self._others:
                     self._raise(stream, ordinal)
         is_below = are_below(rows, self._mark)
-        return rows.filter(pa.array(is_below)), nth[is_below]
+        return rows.filter(pa.array(is_below)).cast(_KEYS), nth[is_below]
 
     def _are_near(self, keys: pa.Table) -> Flags:
         """Whether each record may need a lookup. Few do once the numbers of a grown topic are above its mark."""
