@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.sidecar_files import Files
+    from lakehouse.table import Table
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -55,31 +56,18 @@ def statistics(table: DeltaTable, *names: str) -> pa.Table:
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
 
 
-class LocalState(NamedTuple):
-    """A table's last version in a local folder: the bytes of each data file, its properties and columns."""
-
-    sizes: list[int]
-    properties: dict[str, str]
-    columns: tuple[str, ...]
-
-
-def local_state(folder: Path) -> LocalState | None:
-    """Return the state of a table in a local folder."""
+def local(table: Table) -> DeltaTable | None:
+    """Open a table in a local folder. None for a table elsewhere, and for one that cannot be read here."""
     with suppress(*ERRORS):
-        table = DeltaTable(folder)
-        columns = tuple(field.name for field in table.schema().fields)
-        return LocalState(statistics(table, "size_bytes")["size_bytes"].to_pylist(), table.metadata().configuration, columns)
+        return None if table.local_folder is None else DeltaTable(table.local_folder)
     return None
 
 
-def has_own_features(folder: Path) -> bool:
+def has_own_features(table: DeltaTable) -> bool:
     """Whether the table needs only the Delta features of Tidemark's tables, and has the change feed's if that is on."""
-    with suppress(*ERRORS):
-        table = DeltaTable(folder)
-        needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
-        features = {*(needed.writer_features or [str(needed.min_writer_version)])}
-        return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
-    return False
+    needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+    features = {*(needed.writer_features or [str(needed.min_writer_version)])}
+    return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
 
 
 def unneeded_files(folder: Path) -> int | None:
@@ -87,14 +75,6 @@ def unneeded_files(folder: Path) -> int | None:
     with suppress(*ERRORS):
         # delta-rs also names removed files that a VACUUM has already deleted.
         return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
-    return None
-
-
-def last_transaction(folder: Path, app_id: str) -> int | None:
-    """Return the last transaction version of an application, even from old commits; -1 if none."""
-    with suppress(*ERRORS):
-        version = DeltaTable(folder).transaction_version(app_id)
-        return -1 if version is None else version
     return None
 
 
@@ -154,8 +134,13 @@ class Append:
     metadata: str | None
 
 
-def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """Return the last commit if it is this transaction's append, has row counts, and all its files exist."""
+def last_append(table: Path | None, app_id: str, number: int) -> Append | None:
+    """Return a local table's last commit if it is this transaction's append, has row counts, and all its files exist.
+
+    Its rows are then those of the current table.
+    """
+    if table is None:
+        return None
     try:
         actions = _actions(table, last_version(table))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
-    from lakehouse.delta.log_files import Append
     from lakehouse.table import Lakehouse, Table
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
@@ -120,7 +119,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
     that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
     """
-    if (folder := table.local_folder) is not None and log_files.has_own_features(folder):
+    if (local := log_files.local(table)) is not None and log_files.has_own_features(local):
         return
     try:
         delete(spark, table, "false")
@@ -232,10 +231,7 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     For a table whose log has no batch of the query because a RESTORE came after all of them. If the table has no such
     transaction, the query id is empty and the batch is -1.
     """
-    folder = table.local_folder
-    batch = log_files.last_transaction(folder, query_id) if folder is not None else None
-    if batch is None:
-        batch = _transaction_in_checkpoints(spark, table, query_id)
+    batch = _transaction_in_checkpoints(spark, table, query_id)
     commits = _history(spark, table, version(spark, table) + 1)
     is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
     return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
@@ -375,8 +371,8 @@ def commit_transaction_only(spark: SparkSession, table: Table, transaction: Tran
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
     """Return the properties of an existing table; raise a `TableStateError` if the session lacks its features of Delta."""
-    if (folder := table.local_folder) is not None and (known := log_files.local_state(folder)) is not None:
-        return known.properties
+    if (local := log_files.local(table)) is not None:
+        return local.metadata().configuration
     try:
         return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
     except SPARK_ERRORS as error:
@@ -388,12 +384,6 @@ def properties(spark: SparkSession, table: Table) -> dict[str, str]:
 def set_properties(spark: SparkSession, table: Table, wanted: Mapping[str, str]) -> None:
     """Set properties. If a value changes, transactions on the table that began before fail. Raises as `execute`."""
     execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(wanted)})", table)
-
-
-def last_append(table: Table, transaction: Transaction) -> Append | None:
-    """Return a local table's last commit if it is the transaction's append: its rows are then those of the current table."""
-    folder = table.local_folder
-    return None if folder is None else log_files.last_append(folder, transaction.app_id, transaction.version)
 
 
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
