@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts import views
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import log_files
-from lakehouse.delta.added_fields import added_fields, holds
 from lakehouse.delta.errors import (
     SPARK_ERRORS,
     is_append_only,
@@ -170,10 +170,71 @@ def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType)
 
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
     """Enable the feature that a new type needs: Delta does so only for new tables."""
-    if holds(wanted, TimestampNTZType):
+    if _holds_timestamp_ntz(wanted):
         there = open_if_exists(spark, table)
-        if there is not None and not holds(there.schema, TimestampNTZType):
+        if there is not None and not _holds_timestamp_ntz(there.schema):
             set_properties(spark, table, {"delta.feature.timestampNtz": "supported"})
+
+
+def _holds_timestamp_ntz(kind: DataType) -> bool:
+    """Whether a type, or a type nested in it, is TIMESTAMP_NTZ.
+
+    >>> from pyspark.sql.types import DateType, TimestampNTZType
+    >>> nested = [StructType().add("timestamp_ntz", MapType(DateType(), each())) for each in (TimestampNTZType, DateType)]
+    >>> [_holds_timestamp_ntz(each) for each in (TimestampNTZType(), *nested)]
+    [True, True, False]
+    """
+    return re.search('(^|[tT]ype":)"timestamp_ntz"', kind.json()) is not None
+
+
+def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | None:
+    """Return the fields to add, with type and place, in the order to add them; None if the types also differ in other ways.
+
+    `wanted` has the fields of `there` in the same order, and others between and after them. `path` is the quoted column.
+
+    >>> from pyspark.sql.types import DateType, IntegerType
+    >>> old = StructType().add("a", IntegerType()).add("l", ArrayType(StructType().add("b", IntegerType())))
+    >>> items = StructType().add("b", IntegerType()).add("c", DateType())
+    >>> added_fields(old, StructType().add("n", DateType()).add("a", IntegerType()).add("l", ArrayType(items)), "payload")
+    ['payload.`n` date FIRST', 'payload.`l`.element.`c` date AFTER `b`']
+    >>> added_fields(old, StructType().add("a", IntegerType()), "payload") is None
+    True
+    """
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        return _added_to_struct(there, wanted, path)
+    if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
+        return added_fields(there.elementType, wanted.elementType, f"{path}.element")
+    if isinstance(there, MapType) and isinstance(wanted, MapType) and there.keyType == wanted.keyType:
+        return added_fields(there.valueType, wanted.valueType, f"{path}.value")
+    return [] if there.simpleString() == wanted.simpleString() else None  # `simpleString` ignores nullability
+
+
+def _added_to_struct(there: StructType, wanted: StructType, path: str) -> list[str] | None:
+    known = {field.name: field.dataType for field in there.fields}
+    if list(known) != [field.name for field in wanted.fields if field.name in known]:
+        return None
+    found: list[str] = []
+    place = "FIRST"
+    for field in wanted.fields:
+        if field.name in known:
+            inner = added_fields(known[field.name], field.dataType, f"{path}.{quoted(field.name)}")
+            if inner is None:
+                return None
+            found += inner
+        else:
+            found.append(f"{path}.{quoted(field.name)} {_type_sql(field.dataType)} {place}")
+        place = f"AFTER {quoted(field.name)}"
+    return found
+
+
+def _type_sql(kind: DataType) -> str:
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_type_sql(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_type_sql(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_type_sql(kind.keyType)}, {_type_sql(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
