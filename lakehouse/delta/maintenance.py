@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import log_files, tables
-from lakehouse.delta.errors import SPARK_ERRORS, is_fixed_setting
+from lakehouse.delta.errors import FIXED_SETTING, SPARK_ERRORS, has_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
             found = spark.conf.get(name, None)
             spark.conf.set(name, value)
         except SPARK_ERRORS as error:
-            if not is_fixed_setting(error):
+            if not has_condition(error, FIXED_SETTING):
                 raise
         else:
             before[name] = found

@@ -16,11 +16,12 @@ from lakehouse.contracts import views
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import log_files
 from lakehouse.delta.errors import (
+    APPEND_ONLY,
+    NO_TABLE,
     SPARK_ERRORS,
-    is_append_only,
-    is_gone,
-    is_no_table,
-    is_table_change,
+    TABLE_CHANGED,
+    VERSION_GONE,
+    has_condition,
     raise_if_conflict,
     unsupported,
 )
@@ -98,7 +99,7 @@ def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> 
         try:
             spark.sql(f"CREATE VIEW IF NOT EXISTS {lakehouse.table(name).sql} AS {query}")
         except AnalysisException as error:
-            if not is_no_table(error):
+            if not has_condition(error, NO_TABLE):
                 raise
 
 
@@ -126,7 +127,7 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     except SPARK_ERRORS as error:
         if refused := unsupported(error, table):
             raise refused from error
-        if not is_append_only(error):
+        if not has_condition(error, APPEND_ONLY):
             raise
 
 
@@ -251,7 +252,7 @@ def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
         rows = spark.read.table(table.sql)
         rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
     except SPARK_ERRORS as error:
-        if isinstance(error, AnalysisException) and is_no_table(error):
+        if isinstance(error, AnalysisException) and has_condition(error, NO_TABLE):
             return None
         if refused := unsupported(error, table):
             raise refused from error
@@ -305,7 +306,7 @@ def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) 
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
         found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
     except AnalysisException as error:
-        if is_no_table(error):  # no checkpoint was written yet: the log still has every commit
+        if has_condition(error, NO_TABLE):  # no checkpoint was written yet: the log still has every commit
             return -1
         raise
     return -1 if found[0][0] is None else int(found[0][0])
@@ -350,7 +351,7 @@ def _history(spark: SparkSession, table: Table, limit: int) -> Sequence[Mapping[
     try:
         return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select("version", *_OF_COMMIT).collect()
     except AnalysisException as error:
-        if is_no_table(error):
+        if has_condition(error, NO_TABLE):
             next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
             raise TableMissingError("The table does not exist.", where=str(table), next_step=next_step) from error
         raise
@@ -378,7 +379,7 @@ def can_read(spark: SparkSession, table: Table, *, version: int, where: str) -> 
     try:
         read(spark, table, version=version).where(where).count()
     except SPARK_ERRORS as error:
-        if is_gone(error):
+        if has_condition(error, VERSION_GONE):
             return False
         raise
     return True
@@ -405,7 +406,7 @@ def collect_appended(
     try:
         rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
     except SPARK_ERRORS as error:
-        if is_gone(error):
+        if has_condition(error, VERSION_GONE):
             return None
         raise
     return rows
@@ -535,7 +536,7 @@ def _commit(writer: DataFrameWriter, table: Table) -> None:
         try:
             writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
         except SPARK_ERRORS as error:
-            if tries_left and is_table_change(error):
+            if tries_left and has_condition(error, TABLE_CHANGED):
                 continue
             raise_if_conflict(error, table)
             raise
