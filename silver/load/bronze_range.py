@@ -17,7 +17,7 @@ from lakehouse.delta import small_tables, tables
 from lakehouse.delta.small_tables import FEW, Limits
 from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.pruning import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
 from silver.state.ledger import Arrivals
