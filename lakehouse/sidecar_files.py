@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 from lakehouse.machine import private_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from obstore.store import ObjectStore
 
     from lakehouse.storage import Storage

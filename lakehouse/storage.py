@@ -5,6 +5,7 @@ Settings that the config lacks are taken from the environment (`AWS_REGION`), cr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -12,8 +13,6 @@ from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lakehouse.settings.pipeline import LakehouseSettings, StorageSettings
 
 _OF_AZURE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from lakehouse.storage import storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.settings.pipeline import Settings
     from lakehouse.storage import Storage
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -12,9 +13,6 @@ from yaml.constructor import ConstructorError
 from lakehouse.config.keys import PROPERTIES, Path, all_keys, dotted, key_at, parse_dotted
 from lakehouse.config.mistakes import Mistake
 from lakehouse.settings.base import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PREFIX = "TIDEMARK_"
 RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT", "TIDEMARK_STOP_AT"})

@@ -6,6 +6,7 @@ the new data (docs/decisions/0017-maintenance.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from lakehouse.delta import log_files, tables
 from lakehouse.delta.errors import FIXED_SETTING, SPARK_ERRORS, has_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 

@@ -6,6 +6,7 @@ A Spark query takes some tenths of a second before its first row. Statistics in 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from lakehouse.delta import log_files, tables
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 

@@ -16,17 +16,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from filelock import FileLock
 
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine.java import java_executable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REQUIRED = ("spark", "broker")
 CONFIGURATIONS = (*REQUIRED, "s3", "azure", "google")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
@@ -11,8 +12,6 @@ from pyspark.sql.utils import is_remote
 from lakehouse.run.context import WORKING, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.contract import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from lakehouse.machine.java import AVRO_OPTIONS, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakehouse.table import Lakehouse
 
 _RUNTIME = {
