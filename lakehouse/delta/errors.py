@@ -74,12 +74,7 @@ FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_
 
 
 def raise_if_conflict(error: Exception, table: Table) -> None:
-    """Raise Tidemark's error for a conflict between writers; return for any other error.
-
-    Raises:
-        AnotherWriterError: The error is such a conflict.
-        UndoneError: The write was guarded, and its load has been rolled back.
-    """
+    """Raise an `AnotherWriterError` for a conflict between writers, an `UndoneError` if a guarded write's load was undone."""
     if has_condition(error, (UNDONE,)):
         raise UndoneError.of(str(table)) from None
     if has_condition(error, TABLE_CHANGED):

@@ -135,14 +135,11 @@ class Append:
 
 
 def last_append(table: Path | None, app_id: str, number: int) -> Append | None:
-    """Return a local table's last commit if it is this transaction's append, has row counts, and all its files exist.
-
-    Its rows are then those of the current table.
-    """
+    """Return a local table's last commit if it is this transaction's append, has row counts, and all its files exist."""
     if table is None:
         return None
     try:
-        actions = _actions(table, last_version(table))
+        actions = list(_actions(table, last_version(table)))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         added = [action["add"] for action in actions if "add" in action]
         rows = sum(json.loads(each["stats"])["numRecords"] for each in added)
@@ -155,9 +152,12 @@ def last_append(table: Path | None, app_id: str, number: int) -> Append | None:
     return Append(rows, info.get("userMetadata"))
 
 
-def _actions(table: Path, version: int) -> list[Action]:
-    """Return the actions of a version; raise an OSError if it is gone, a ValueError if its file is damaged."""
-    return [json.loads(line) for line in (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()]
+def _actions(table: Path, version: int) -> Iterator[Action]:
+    """Yield a version's actions, each parsed when it is needed: a commit may have thousands.
+
+    Raises an OSError if the version is gone, a ValueError if its file is damaged.
+    """
+    return map(json.loads, (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines())
 
 
 def last_version(table: Path) -> int:
@@ -170,11 +170,10 @@ def last_version(table: Path) -> int:
 
 def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
     """Return version and `commitInfo` of the last commits, newest first; None if there is none, or one has no `commitInfo`."""
-    folder, found = table / "_delta_log", []
+    found = []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
-            # Parse up to the commitInfo line: a commit may have thousands of lines after it.
-            actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
+            actions = _actions(table, version)
             found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
         except FileNotFoundError:
             break
@@ -195,10 +194,7 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 
 
 def old_files(table: Files) -> list[str] | None:
-    """Return the files that only earlier versions use: existing files, and files that the log still names.
-
-    Includes log files from before the last checkpoint. None if the log is damaged.
-    """
+    """Return the files, of data and log, that only earlier versions use, or that the log still names; None if it is damaged."""
     log = read_log(table)
     if log.files is None:
         return None

@@ -124,10 +124,7 @@ def few(  # noqa: PLR0913 -- what is read and how much of it, each by name
     is_outside: bool = False,
     limits: Limits | None = FEW,
 ) -> pa.Table | None:
-    """Return the rows in any of the boxes, or outside of all, of any number if there are no limits.
-
-    None if they cannot be read without Spark, or exceed the limits.
-    """
+    """Return the rows in any of the boxes, or outside of all; None if only Spark can read them, or they exceed the limits."""
     if (folder := table.local_folder) is None:
         return None
     with suppress(*log_files.ERRORS):

@@ -67,10 +67,8 @@ class Streamed:
 def create(spark: SparkSession, table: Table, contract: Contract, *, check_columns: bool = True) -> None:
     """Create a table or, if `check_columns`, check the columns of an existing one and add new columns of its contract.
 
-    Commits one empty version to a new table, and none to an existing one unless columns are added.
-
-    Raises:
-        ContractError: The table exists with other columns.
+    Commits one empty version to a new table, and none to an existing one unless columns are added. Raises a `ContractError`
+    if the table exists with other columns.
     """
     there = require_columns(spark, table, contract) if check_columns else open_if_exists(spark, table)
     if there is None:
@@ -156,16 +154,12 @@ def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: D
             raise
 
 
-def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
-    """Add to a struct column all fields that it lacks, in one commit; existing rows have null there.
-
-    Returns False if the types differ in other ways. An earlier commit enables the table feature of a new type.
-    """
+def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> None:
+    """Add the fields that a struct column lacks, in one commit; a commit before it enables the feature of a new type."""
     added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
     if added:
         _enable_features(spark, table, wanted)
         execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(added)})", table)
-    return added is not None
 
 
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
@@ -417,10 +411,7 @@ def append(
     """Append rows in one commit; with a transaction, at most once. Columns that are not in the contract are left out.
 
     `metadata` is stored with the commit. The transaction is an option of this write, because session settings would persist.
-
-    Raises:
-        AnotherWriterError: Another writer committed under the same key at the same time.
-        ContractError: The rows lack a column, or have one of another type.
+    Raises an `AnotherWriterError` if another writer commits under the same key, and as `Contract.select`.
     """
     _commit(_writer(contract.select(rows), "append", transaction, metadata), table)
 

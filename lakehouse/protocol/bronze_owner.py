@@ -27,11 +27,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     """Create `bronze_records` as this pipeline's, or check that the existing table is.
 
     A table without the property belongs to the pipeline that the ledger names, or else to the first pipeline that runs. One
-    commit then records the owner.
-
-    Raises:
-        TableStateError: The table is another pipeline's; nothing was committed.
-        ContractError: The table exists with other columns.
+    commit then records the owner. Raises a `TableStateError` if the table is another pipeline's, and as `tables.create`.
     """
     table = run.table(BRONZE_RECORDS)
     owner = read_owner(spark, run)  # first, because adding a column is a commit

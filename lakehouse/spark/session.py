@@ -76,9 +76,7 @@ _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 def given(spark: SparkSession) -> Iterator[None]:
     """Within the block, use a caller's session, classic or Spark Connect, instead of opening one. It keeps its settings.
 
-    Raises:
-        UsageError: The object is not a session.
-        ToolError: The session is stopped, or lacks Delta's settings or jars; the error has the lines to add.
+    Raises a `UsageError` for another object, and as `require_delta`.
     """
     if not (hasattr(spark, "conf") and hasattr(spark, "sql")):
         raise UsageError("Not a Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
