@@ -101,10 +101,7 @@ class AzureStorage:
         account = self.host.partition(".")[0]
         options = {
             "azure_storage_account_name": account,
-            "azure_storage_account_key": self.account_key,
-            "azure_storage_tenant_id": self.tenant_id,
-            "azure_storage_client_id": self.client_id,
-            "azure_storage_client_secret": self.client_secret,
+            **{f"azure_storage_{name}": getattr(self, name) for name in _OF_AZURE},
             "azure_storage_endpoint": f"{self.endpoint}/{account}" if self.endpoint else None,
             "azure_allow_http": "true" if _is_plain(self.endpoint) else None,
         }
@@ -222,11 +219,7 @@ def storage_of(lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Stor
 
 
 def log_store_key(name: str) -> str:
-    """Return the setting that names Delta's log store for a scheme.
-
-    >>> log_store_key("s3a")
-    'spark.delta.logStore.s3a.impl'
-    """
+    """Return the setting that names Delta's log store for a scheme."""
     return f"spark.delta.logStore.{name}.impl"
 
 

@@ -70,14 +70,6 @@ def has_own_features(table: DeltaTable) -> bool:
     return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
 
 
-def unneeded_files(folder: Path) -> int | None:
-    """Count the files that no version within the table's own retention uses."""
-    with suppress(*ERRORS):
-        # delta-rs also names removed files that a VACUUM has already deleted.
-        return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
-    return None
-
-
 @dataclass
 class Log:
     """A table's state from its log, and the size in bytes of all its files. The version is -1 without a commit.

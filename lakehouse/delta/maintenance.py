@@ -7,9 +7,10 @@ the new data (docs/decisions/0017-maintenance.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
@@ -96,8 +97,10 @@ def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
 
 def unneeded_files(spark: SparkSession, table: Table) -> int:
     """Count the files that no version within the table's retention uses, without Spark in a local folder."""
-    if (folder := table.local_folder) is not None and (found := log_files.unneeded_files(folder)) is not None:
-        return found
+    with suppress(*log_files.ERRORS):
+        if (folder := table.local_folder) is not None:
+            # delta-rs also names removed files that a VACUUM has already deleted.
+            return sum((folder / unquote(name)).exists() for name in log_files.opened(folder).vacuum(dry_run=True, full=True))
     with _configured(spark, _LISTING):
         return spark.sql(f"VACUUM {table.sql} DRY RUN").count()
 

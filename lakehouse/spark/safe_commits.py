@@ -25,11 +25,8 @@ def require_log_store(spark: SparkSession, lakehouse: Lakehouse) -> None:
     """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
 
     Delta's own log store for S3 overwrites a commit, and loses its rows. The first commit shows whether the store supports
-    our conditional put.
-
-    Raises:
-        ToolError: The session's commits would overwrite others, and `lakehouse.storage.single_writer` does not allow that.
-        TableMissingError: The catalog has no such schema, or the session may not see it.
+    our conditional put. Raises a `ToolError` if the session's commits would overwrite others and `single_writer` is not set, a
+    `TableMissingError` if the catalog has no such schema, or the session may not see it.
     """
     is_allowed = isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer
     if is_allowed or is_databricks(spark):
