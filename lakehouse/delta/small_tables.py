@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -213,20 +214,16 @@ def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> li
     return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items() if value is not None)]
 
 
-def _all(conditions: Sequence[Any]) -> Any:
-    return _folded(pc.and_kleene, conditions)
-
-
-def _any(conditions: Sequence[Any]) -> Any:
-    return _folded(pc.or_kleene, conditions)
-
-
 def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:
     """Fold as a balanced tree: an expression over a thousand boxes would nest too deeply."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
     return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
+
+
+_all = partial(_folded, pc.and_kleene)
+_any = partial(_folded, pc.or_kleene)
 
 
 def _read_few(
