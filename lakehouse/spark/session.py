@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
-from lakehouse.machine import class_archive, jars, platform
+from lakehouse.machine import class_archive, jars
 from lakehouse.machine.java import AVRO_OPTIONS, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
@@ -71,6 +72,8 @@ _MEMORY_RANGE_GIB = (1, 8)
 _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 """A setting of every session on Databricks."""
 
+_of_caller: ContextVar[SparkSession | None] = ContextVar("_of_caller", default=None)
+
 
 @contextlib.contextmanager
 def given(spark: SparkSession) -> Iterator[None]:
@@ -82,14 +85,20 @@ def given(spark: SparkSession) -> Iterator[None]:
         raise UsageError("Not a Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
     require_delta(spark)
     before = {name: spark.conf.get(name, None) for name in _RUNTIME}
-    token = platform.given.set(spark)
+    token = _of_caller.set(spark)
     try:
         yield
     finally:
-        platform.given.reset(token)
+        _of_caller.reset(token)
         with contextlib.suppress(Exception):  # stopped meanwhile: the caller needs the error of the block
             for name, value in before.items():
                 spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def brings_session() -> bool:
+    """Whether there is a Spark session already, of a caller or a platform, or a server of Spark Connect that gives one."""
+    of_platform = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    return _of_caller.get() is not None or any(name in os.environ for name in of_platform)
 
 
 def is_databricks(spark: SparkSession) -> bool:
@@ -132,10 +141,9 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level
     A session that is started here gets the jars and settings that reach the lakehouse. Raises a `ToolError` without Java or
     jars, or if a running session lacks Delta.
     """
-    spark = platform.given.get()
+    spark = _of_caller.get()
     if spark is None:
-        is_brought = platform.brings_session()
-        spark = SparkSession.builder.getOrCreate() if is_brought else _start(app_name, lakehouse, log_level)
+        spark = SparkSession.builder.getOrCreate() if brings_session() else _start(app_name, lakehouse, log_level)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
