@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import ToolError, UsageError, headline
+from lakehouse.errors import TableMissingError, ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars
 from lakehouse.machine.java import AVRO_OPTIONS, SECOND_COMPILER_LATE
-from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
+from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, LOG_STORE, storage_jar
+from lakehouse.storage import S3Storage, log_store_key
+from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
@@ -71,6 +73,9 @@ _MEMORY_RANGE_GIB = (1, 8)
 
 _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 """A setting of every session on Databricks."""
+
+_SAFE_LOG_STORES = (LOG_STORE, "io.delta.storage.S3DynamoDBLogStore")
+"""Log stores for S3, ours and one of Delta's, that are safe between several writers."""
 
 _of_caller: ContextVar[SparkSession | None] = ContextVar("_of_caller", default=None)
 
@@ -127,6 +132,45 @@ def require_delta(spark: SparkSession) -> None:
             raise _without_delta("The Spark session lacks the jars of Delta Lake.", headline(text)) from None
         if not isinstance(error, PySparkException):
             raise
+
+
+def require_log_store(spark: SparkSession, lakehouse: Lakehouse) -> None:
+    """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
+
+    Delta's own log store for S3 overwrites a commit, and loses its rows. The first commit shows whether the store supports
+    our conditional put. Raises a `ToolError` if the session's commits would overwrite others and `single_writer` is not set, a
+    `TableMissingError` if the catalog has no such schema, or the session may not see it.
+    """
+    is_allowed = isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer
+    if is_allowed or is_databricks(spark):
+        return
+    location = lakehouse.root or _location(spark, lakehouse)
+    name = scheme(location)
+    if name not in S3_SCHEMES:
+        return
+    found = spark.conf.get(log_store_key(name), None)
+    if found not in _SAFE_LOG_STORES:
+        raise ToolError(
+            "This session's commits to S3 overwrite those of others, so nothing was written.",
+            where=location,
+            observed=f"{log_store_key(name)} is {found or 'not set, so Delta takes its own'}",
+            expected=LOG_STORE,
+            next_step="Start the session with that setting and the jars that `tidemark jars fetch s3` names, or let Tidemark "
+            "start it. If nobody else ever writes to these tables: lakehouse: {storage: {single_writer: true}}.",
+        )
+
+
+def _location(spark: SparkSession, lakehouse: Lakehouse) -> str:
+    try:
+        return spark.catalog.getDatabase(f"{lakehouse.catalog}.{lakehouse.schema}").locationUri or ""
+    except PySparkException as error:
+        raise TableMissingError(
+            "The schema does not exist, or this session may not see it.",
+            where=lakehouse.name,
+            observed=headline(str(error)),
+            next_step=f"Create it once, with the place of its tables: CREATE SCHEMA {lakehouse.name} LOCATION '...'; see "
+            "docs/catalogs.md.",
+        ) from error
 
 
 def _without_delta(what: str, observed: str) -> ToolError:
