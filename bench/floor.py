@@ -142,10 +142,8 @@ def _by_stream(spark: SparkSession, streams: pa.Table, load_seq: int, contract: 
     """A row for each stream, null in every column that would say more."""
     known = {**{name: streams[name] for name in STREAM}, "load_seq": pa.repeat(load_seq, len(streams))}
     columns = {
-        column.name: known[column.name].cast(frames.ARROW[column.type])
-        if column.name in known
-        else pa.nulls(len(streams), frames.ARROW[column.type])
-        for column in contract.columns
+        column.name: known[column.name].cast(column.type) if column.name in known else pa.nulls(len(streams), column.type)
+        for column in frames.arrow_schema(contract)
     }
     return frames.of_arrow(spark, pa.table(columns)).coalesce(1)
 

@@ -17,7 +17,7 @@ from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import CLASSES, QUARANTINED, STREAM, WATERMARK, WATERMARK_IN_LOADS, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
-from lakehouse.delta.errors import SPARK_ERRORS, is_gone
+from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
 from lakehouse.errors import TidemarkError
 from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
@@ -92,7 +92,7 @@ class _Look:
         try:
             behind = self._behind(result)
         except SPARK_ERRORS as error:
-            if not is_gone(error):
+            if not has_condition(error, VERSION_GONE):
                 raise
             return {**described, "note": "The version that was audited is gone; `tidemark run --stage gate` audits it again."}
         except TidemarkError as error:

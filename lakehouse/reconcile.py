@@ -7,6 +7,7 @@ above the one before them by offset).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from lakehouse.contracts.silver import Ordinal, Stream
 
     Row = Mapping[str, Any]

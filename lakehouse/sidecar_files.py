@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 from lakehouse.machine import private_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from obstore.store import ObjectStore
 
     from lakehouse.storage import Storage
@@ -26,10 +25,7 @@ _RETRIES = 2  # of a request to a store; the default takes three minutes
 
 @dataclass(frozen=True)
 class Files:
-    """Files under a folder of this machine, or objects under a URI of a store. Links are followed.
-
-    The folder need not exist. Every method may raise an OSError.
-    """
+    """Files under a folder, which need not exist, or objects under a URI of a store. Every method may raise an OSError."""
 
     place: str
     storage: Storage | None = None
@@ -56,10 +52,7 @@ class Files:
         return Files(f"{self.place.rstrip('/')}/{name}", self.storage)
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of each file in bytes, by its path from here.
-
-        An empty object without a suffix is how Hadoop marks a folder; it is left out.
-        """
+        """Return the size of each file in bytes, by its path from here, without Hadoop's empty objects for folders."""
         if self._is_missing_folder:
             return {}
         with _os_errors():

@@ -5,6 +5,7 @@ Settings that the config lacks are taken from the environment (`AWS_REGION`), cr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -12,8 +13,6 @@ from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lakehouse.settings.pipeline import LakehouseSettings, StorageSettings
 
 _OF_AZURE = {
@@ -102,10 +101,7 @@ class AzureStorage:
         account = self.host.partition(".")[0]
         options = {
             "azure_storage_account_name": account,
-            "azure_storage_account_key": self.account_key,
-            "azure_storage_tenant_id": self.tenant_id,
-            "azure_storage_client_id": self.client_id,
-            "azure_storage_client_secret": self.client_secret,
+            **{f"azure_storage_{name}": getattr(self, name) for name in _OF_AZURE},
             "azure_storage_endpoint": f"{self.endpoint}/{account}" if self.endpoint else None,
             "azure_allow_http": "true" if _is_plain(self.endpoint) else None,
         }
@@ -223,11 +219,7 @@ def storage_of(lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Stor
 
 
 def log_store_key(name: str) -> str:
-    """Return the setting that names Delta's log store for a scheme.
-
-    >>> log_store_key("s3a")
-    'spark.delta.logStore.s3a.impl'
-    """
+    """Return the setting that names Delta's log store for a scheme."""
     return f"spark.delta.logStore.{name}.impl"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from lakehouse.storage import storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.settings.pipeline import Settings
     from lakehouse.storage import Storage
 
@@ -34,19 +33,10 @@ GOLD_STREAM_HEALTH = "gold_stream_health"
 SHADOWS = "_shadow"  # folder of the shadow tables under the root, or their prefix in a schema
 
 TABLE_NAMES = (
-    BRONZE_RECORDS,
-    BRONZE_TOPICS,
-    SILVER_RECORDS,
-    SILVER_WATERMARKS,
-    SILVER_REJECTS,
-    SILVER_LOADS,
-    GATE_RESULTS,
-    GATE_DECISIONS,
-    GOLD_RECORDS,
-    GOLD_REJECTS,
-    GOLD_LATEST,
-    GOLD_LATEST_BY_STREAM,
-    GOLD_STREAM_HEALTH,
+    *(BRONZE_RECORDS, BRONZE_TOPICS),
+    *(SILVER_RECORDS, SILVER_WATERMARKS, SILVER_REJECTS, SILVER_LOADS),
+    *(GATE_RESULTS, GATE_DECISIONS),
+    *(GOLD_RECORDS, GOLD_REJECTS, GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_STREAM_HEALTH),
 )
 
 _COUNTED = {

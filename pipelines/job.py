@@ -11,7 +11,7 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked, require_no_run
 from lakehouse.settings import formats
-from lakehouse.spark import safe_commits, storage_errors
+from lakehouse.spark import session, storage_errors
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Job:
             TableStateError: The tables belong to another pipeline.
             ToolError: The tables are in S3, and the session would overwrite another writer's commit.
         """
-        safe_commits.require_log_store(self.spark, run.lakehouse)
+        session.require_log_store(self.spark, run.lakehouse)
         bronze_owner.read_owner(self.spark, run)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from lakehouse.settings.base import Model
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import MASKED, smells_of_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
 from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
-from lakehouse.config.sources import Source, apply_environment, apply_flags, read_yaml
+from lakehouse.config.sources import Source, apply_overrides, read_yaml
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
 from lakehouse.settings.pipeline import Settings
@@ -64,8 +64,7 @@ def parse(
 def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None, environ: Mapping[str, str]) -> Settings:
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
-    apply_environment(environ, source)
-    apply_flags(overrides or {}, source)
+    apply_overrides(environ, overrides or {}, source)
     unresolved: dict[KeyPath, Mistake] = {}
     data = _resolve_all(source.data, (), environ, source, unresolved)
     mistakes = [*source.mistakes, *unresolved.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from lakehouse.settings.base import nearest
 from lakehouse.settings.secrets import Secret, mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -12,9 +13,6 @@ from yaml.constructor import ConstructorError
 from lakehouse.config.keys import PROPERTIES, Path, all_keys, dotted, key_at, parse_dotted
 from lakehouse.config.mistakes import Mistake
 from lakehouse.settings.base import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PREFIX = "TIDEMARK_"
 RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT", "TIDEMARK_STOP_AT"})
@@ -97,15 +95,11 @@ def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
     source.mistakes.append(Mistake("", source.file, "the file holds no settings", observed, expected, next_step))
 
 
-def apply_environment(environ: Mapping[str, str], source: Source) -> None:
-    """Override the file with each TIDEMARK_ variable, sections before the keys inside them."""
+def apply_overrides(environ: Mapping[str, str], flags: Mapping[str, str], source: Source) -> None:
+    """Override the file with each TIDEMARK_ variable, then with each flag, sections before the keys inside them."""
     names = (name for name in environ if name.startswith(PREFIX) and name not in RESERVED)
     for name in sorted(names, key=lambda name: (name.count("__"), name)):
         _apply(_path_of_variable(name), environ[name], ("environment variable", name), source)
-
-
-def apply_flags(flags: Mapping[str, str], source: Source) -> None:
-    """Override the rest with each flag, a dotted key and its text."""
     for key in sorted(flags, key=lambda key: (key.count("."), key)):
         _apply(parse_dotted(key), flags[key], ("flag", key), source)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, STARTS, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Value = TypeVar("Value")
 

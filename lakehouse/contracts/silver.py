@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from lakehouse.contracts.contract import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import Row
 
 ACCEPTED = "accepted"

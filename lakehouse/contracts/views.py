@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, HELD, LATE
 from lakehouse.table import TABLE_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WATERMARK_STATUS = "watermark_status"
 DUPLICATES_BY_PARTITION = "duplicates_by_partition"

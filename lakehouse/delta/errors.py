@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 
 from lakehouse.errors import AnotherWriterError, TableStateError, UndoneError
 from lakehouse.spark.storage_errors import whole_text
@@ -31,13 +31,14 @@ _CONFLICTS = (
     "DELTA_CONCURRENT_DELETE",
     "ConcurrentDelete",
 )
-_TABLE_CHANGES = (
+TABLE_CHANGED = (
     "DELTA_METADATA_CHANGED",
     "MetadataChangedException",
     "DELTA_PROTOCOL_CHANGED",  # also if two writers create a table at once
     "ProtocolChangedException",
 )
-_NO_TABLE = (
+"""A commit changed the table's columns, properties or features during a transaction on it."""
+NO_TABLE = (
     "PATH_NOT_FOUND",
     "DELTA_TABLE_NOT_FOUND",
     "DELTA_PATH_DOES_NOT_EXIST",
@@ -45,7 +46,8 @@ _NO_TABLE = (
     "DELTA_TABLE_ONLY_OPERATION",  # DESCRIBE HISTORY of a folder that does not exist
     "TABLE_OR_VIEW_NOT_FOUND",
 )
-_NO_VERSION = (
+"""The table does not exist."""
+VERSION_GONE = (
     "DELTA_VERSION_NOT_FOUND",
     "DELTA_LOG_FILE_NOT_FOUND",  # a change feed whose versions were cleaned from the log
     "DELTA_TRUNCATED_TRANSACTION_LOG",
@@ -57,7 +59,7 @@ _NO_VERSION = (
     "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
     "FAILED_READ_FILE.FILE_NOT_EXIST",
 )
-
+"""A version can no longer be read: it left the log, or its files were vacuumed."""
 
 _UNSUPPORTED = (
     "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
@@ -66,36 +68,22 @@ _UNSUPPORTED = (
     "DELTA_INVALID_PROTOCOL_VERSION",
     "EXPRESSION_DECODING_FAILED",  # of the log: a protocol version that this Delta does not know
 )
-_APPEND_ONLY = ("DELTA_CANNOT_MODIFY_APPEND_ONLY",)
-_FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
-
-
-def is_fixed_setting(error: Exception) -> bool:
-    """Whether an error says that the platform forbids a session to change this setting."""
-    return _mentions(error, _FIXED_SETTING)
-
-
-def is_no_table(error: AnalysisException) -> bool:
-    """Whether an error says that a table does not exist."""
-    return _mentions(error, _NO_TABLE)
+APPEND_ONLY = ("DELTA_CANNOT_MODIFY_APPEND_ONLY",)
+FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
+"""The platform forbids a session to change this setting."""
 
 
 def raise_if_conflict(error: Exception, table: Table) -> None:
-    """Raise Tidemark's error for a conflict between writers; return for any other error.
-
-    Raises:
-        AnotherWriterError: The error is such a conflict.
-        UndoneError: The write was guarded, and its load has been rolled back.
-    """
-    if _mentions(error, (UNDONE,)):
+    """Raise an `AnotherWriterError` for a conflict between writers, an `UndoneError` if a guarded write's load was undone."""
+    if has_condition(error, (UNDONE,)):
         raise UndoneError.of(str(table)) from None
-    if is_table_change(error):
+    if has_condition(error, TABLE_CHANGED):
         raise AnotherWriterError(
             "The table's columns or properties changed while this run wrote to it; this commit was not made.",
             where=str(table),
             next_step="Nothing to do: the next run goes on. Change a table's properties between two runs.",
         ) from error
-    if _mentions(error, _CONFLICTS):
+    if has_condition(error, _CONFLICTS):
         raise AnotherWriterError(
             "Another run committed the same load first; nothing of this one was written.",
             where=str(table),
@@ -117,22 +105,8 @@ def unsupported(error: Exception, table: Table) -> TableStateError | None:
     )
 
 
-def is_append_only(error: Exception) -> bool:
-    """Whether an error says that a table is append-only."""
-    return _mentions(error, _APPEND_ONLY)
-
-
-def is_table_change(error: Exception) -> bool:
-    """Whether an error says that a commit changed a table's columns, properties or features during a transaction on it."""
-    return _mentions(error, _TABLE_CHANGES)
-
-
-def is_gone(error: Exception) -> bool:
-    """Whether an error says that a table's version can no longer be read: it left the log, or its files were vacuumed."""
-    return _mentions(error, _NO_VERSION)
-
-
-def _mentions(error: Exception, conditions: tuple[str, ...]) -> bool:
+def has_condition(error: Exception, conditions: tuple[str, ...]) -> bool:
+    """Whether an error of Spark or Delta has one of these conditions, or names one in its text."""
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     text = f"{condition or ''} {error}"
     return any(each in text for each in conditions)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,10 +23,10 @@ from lakehouse.errors import headline
 from lakehouse.run.findings import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lakehouse.sidecar_files import Files
+    from lakehouse.table import Table
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -55,47 +56,18 @@ def statistics(table: DeltaTable, *names: str) -> pa.Table:
     return pa.table({name: found[name] if name in found.column_names else nothing for name in names})
 
 
-class LocalState(NamedTuple):
-    """A table's last version in a local folder: the bytes of each data file, its properties and columns."""
-
-    sizes: list[int]
-    properties: dict[str, str]
-    columns: tuple[str, ...]
-
-
-def local_state(folder: Path) -> LocalState | None:
-    """Return the state of a table in a local folder."""
+def local(table: Table) -> DeltaTable | None:
+    """Open a table in a local folder. None for a table elsewhere, and for one that cannot be read here."""
     with suppress(*ERRORS):
-        table = DeltaTable(folder)
-        columns = tuple(field.name for field in table.schema().fields)
-        return LocalState(statistics(table, "size_bytes")["size_bytes"].to_pylist(), table.metadata().configuration, columns)
+        return None if table.local_folder is None else DeltaTable(table.local_folder)
     return None
 
 
-def has_own_features(folder: Path) -> bool:
+def has_own_features(table: DeltaTable) -> bool:
     """Whether the table needs only the Delta features of Tidemark's tables, and has the change feed's if that is on."""
-    with suppress(*ERRORS):
-        table = DeltaTable(folder)
-        needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
-        features = {*(needed.writer_features or [str(needed.min_writer_version)])}
-        return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
-    return False
-
-
-def unneeded_files(folder: Path) -> int | None:
-    """Count the files that no version within the table's own retention uses."""
-    with suppress(*ERRORS):
-        # delta-rs also names removed files that a VACUUM has already deleted.
-        return sum((folder / unquote(file)).exists() for file in opened(folder).vacuum(dry_run=True, full=True))
-    return None
-
-
-def last_transaction(folder: Path, app_id: str) -> int | None:
-    """Return the last transaction version of an application, even from old commits; -1 if none."""
-    with suppress(*ERRORS):
-        version = DeltaTable(folder).transaction_version(app_id)
-        return -1 if version is None else version
-    return None
+    needed, has_feed = table.protocol(), table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+    features = {*(needed.writer_features or [str(needed.min_writer_version)])}
+    return needed.min_reader_version == 1 and features <= _FEATURES and has_feed <= ("changeDataFeed" in features)
 
 
 @dataclass
@@ -154,10 +126,12 @@ class Append:
     metadata: str | None
 
 
-def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """Return the last commit if it is this transaction's append, has row counts, and all its files exist."""
+def last_append(table: Path | None, app_id: str, number: int) -> Append | None:
+    """Return a local table's last commit if it is this transaction's append, has row counts, and all its files exist."""
+    if table is None:
+        return None
     try:
-        actions = _actions(table, last_version(table))
+        actions = list(_actions(table, last_version(table)))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         added = [action["add"] for action in actions if "add" in action]
         rows = sum(json.loads(each["stats"])["numRecords"] for each in added)
@@ -170,9 +144,12 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
     return Append(rows, info.get("userMetadata"))
 
 
-def _actions(table: Path, version: int) -> list[Action]:
-    """Return the actions of a version; raise an OSError if it is gone, a ValueError if its file is damaged."""
-    return [json.loads(line) for line in (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()]
+def _actions(table: Path, version: int) -> Iterator[Action]:
+    """Yield a version's actions, each parsed when it is needed: a commit may have thousands.
+
+    Raises an OSError if the version is gone, a ValueError if its file is damaged.
+    """
+    return map(json.loads, (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines())
 
 
 def last_version(table: Path) -> int:
@@ -185,11 +162,10 @@ def last_version(table: Path) -> int:
 
 def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
     """Return version and `commitInfo` of the last commits, newest first; None if there is none, or one has no `commitInfo`."""
-    folder, found = table / "_delta_log", []
+    found = []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
-            # Parse up to the commitInfo line: a commit may have thousands of lines after it.
-            actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
+            actions = _actions(table, version)
             found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
         except FileNotFoundError:
             break
@@ -210,10 +186,7 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
 
 
 def old_files(table: Files) -> list[str] | None:
-    """Return the files that only earlier versions use: existing files, and files that the log still names.
-
-    Includes log files from before the last checkpoint. None if the log is damaged.
-    """
+    """Return the files, of data and log, that only earlier versions use, or that the log still names; None if it is damaged."""
     log = read_log(table)
     if log.files is None:
         return None

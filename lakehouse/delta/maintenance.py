@@ -6,19 +6,20 @@ the new data (docs/decisions/0017-maintenance.md).
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import log_files, tables
-from lakehouse.delta.errors import SPARK_ERRORS, is_fixed_setting
+from lakehouse.delta.errors import FIXED_SETTING, SPARK_ERRORS, has_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Table
@@ -44,8 +45,9 @@ class State:
 
 def state(spark: SparkSession, table: Table) -> State:
     """Return the state of the table's latest version, without Spark in a local folder."""
-    if (folder := table.local_folder) is not None and (found := log_files.local_state(folder)) is not None:
-        return State(len(found.sizes), sum(found.sizes), found.properties, found.columns)
+    if (local := log_files.local(table)) is not None:
+        sizes, columns = _sizes(local), tuple(field.name for field in local.schema().fields)
+        return State(len(sizes), sum(sizes), local.metadata().configuration, columns)
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
     return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]), tuple(spark.read.table(table.sql).columns))
 
@@ -74,10 +76,15 @@ def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) ->
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
     """Count the files below the size. Compaction does not rewrite a single one."""
-    if (folder := table.local_folder) is not None and (found := log_files.local_state(folder)) is not None:
-        return sum(size < file_mib * _MIB for size in found.sizes)
+    if (local := log_files.local(table)) is not None:
+        return sum(size < file_mib * _MIB for size in _sizes(local))
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
     return files.where(F.col("file_size") < file_mib * _MIB).count()
+
+
+def _sizes(table: DeltaTable) -> list[int]:
+    found: list[int] = log_files.statistics(table, "size_bytes")["size_bytes"].to_pylist()
+    return found
 
 
 def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
@@ -90,8 +97,10 @@ def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
 
 def unneeded_files(spark: SparkSession, table: Table) -> int:
     """Count the files that no version within the table's retention uses, without Spark in a local folder."""
-    if (folder := table.local_folder) is not None and (found := log_files.unneeded_files(folder)) is not None:
-        return found
+    with suppress(*log_files.ERRORS):
+        if (folder := table.local_folder) is not None:
+            # delta-rs also names removed files that a VACUUM has already deleted.
+            return sum((folder / unquote(name)).exists() for name in log_files.opened(folder).vacuum(dry_run=True, full=True))
     with _configured(spark, _LISTING):
         return spark.sql(f"VACUUM {table.sql} DRY RUN").count()
 
@@ -111,7 +120,7 @@ def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
             found = spark.conf.get(name, None)
             spark.conf.set(name, value)
         except SPARK_ERRORS as error:
-            if not is_fixed_setting(error):
+            if not has_condition(error, FIXED_SETTING):
                 raise
         else:
             before[name] = found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from lakehouse.sidecar_files import Files
 from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from lakehouse.table import Lakehouse
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)

@@ -6,8 +6,10 @@ A Spark query takes some tenths of a second before its first row. Statistics in 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -22,8 +24,6 @@ from lakehouse.delta import log_files, tables
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -65,6 +65,9 @@ class Limits:
     texts: tuple[str, ...] = ()
 
 
+FEW = Limits()
+
+
 def read(  # noqa: PLR0913 -- what is read, each by name
     spark: SparkSession,
     table: Table,
@@ -89,7 +92,8 @@ def read_arrow(  # noqa: PLR0913 -- what is read, each by name
     contract: Contract | None = None,
 ) -> pa.Table:
     """Return rows of a table as Arrow, for tables of many streams. With a `contract`, a missing table gives no rows."""
-    rows = _local(table, columns, [{start[0]: (start[1], None)}] if start else [], version=version, is_outside=start is None)
+    boxes: list[Box] = [{start[0]: (start[1], None)}] if start else []
+    rows = few(table, columns, boxes, version=version, is_outside=start is None, limits=None)
     if rows is None:
         if contract is not None and not tables.exists(spark, table):
             return frames.arrow_schema(contract).empty_table().select(list(columns))
@@ -119,10 +123,24 @@ def few(  # noqa: PLR0913 -- what is read and how much of it, each by name
     *,
     version: int | None = None,
     is_outside: bool = False,
-    limits: Limits | None = None,
+    limits: Limits | None = FEW,
 ) -> pa.Table | None:
-    """Return the rows in any of the boxes, or outside of all; None if they cannot be read without Spark, or are not few."""
-    return _local(table, columns, boxes, version=version, is_outside=is_outside, limits=limits or Limits())
+    """Return the rows in any of the boxes, or outside of all; None if only Spark can read them, or they exceed the limits."""
+    if (folder := table.local_folder) is None:
+        return None
+    with suppress(*log_files.ERRORS):
+        found = log_files.opened(folder, version)
+        names = _files(found, boxes, is_outside=is_outside)
+        nothing = pc.scalar(value=False)
+        is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
+        is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
+        paths = [str(folder / unquote(name)) for name in names]
+        dataset = ds.dataset(paths, schema=pa.schema(found.schema().to_arrow()), format=_CHECKED)
+        if limits is None:
+            return dataset.to_table(columns=list(columns), filter=is_asked if boxes else None)
+        named = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
+        return _read_few(dataset, named, is_asked, limits, columns) if len(names) <= _MOST_FILES else None
+    return None
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
@@ -165,32 +183,6 @@ def _highest(spark: SparkSession, table: Table, column: str) -> Any:
     return None if whole is None else whole.agg(F.max(column).alias("highest")).toArrow()["highest"][0].as_py()
 
 
-def _local(  # noqa: PLR0913 -- what is read and how much of it, each by name
-    table: Table,
-    columns: Sequence[str],
-    boxes: Sequence[Box],
-    *,
-    version: int | None,
-    is_outside: bool,
-    limits: Limits | None = None,
-) -> pa.Table | None:
-    if (folder := table.local_folder) is None:
-        return None
-    with suppress(*log_files.ERRORS):
-        found = log_files.opened(folder, version)
-        names = _files(found, boxes, is_outside=is_outside)
-        nothing = pc.scalar(value=False)
-        is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
-        is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
-        paths = [str(folder / unquote(name)) for name in names]
-        dataset = ds.dataset(paths, schema=pa.schema(found.schema().to_arrow()), format=_CHECKED)
-        if limits is None:
-            return dataset.to_table(columns=list(columns), filter=is_asked if boxes else None)
-        named = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
-        return _read_few(dataset, named, is_asked, limits, columns) if len(names) <= _MOST_FILES else None
-    return None
-
-
 def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
     """Return the files that may hold a wanted row: files that overlap a box, or, if outside, that no box fully contains."""
     columns = dict.fromkeys(column for box in boxes for column in box)
@@ -222,20 +214,16 @@ def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> li
     return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items() if value is not None)]
 
 
-def _all(conditions: Sequence[Any]) -> Any:
-    return _folded(pc.and_kleene, conditions)
-
-
-def _any(conditions: Sequence[Any]) -> Any:
-    return _folded(pc.or_kleene, conditions)
-
-
 def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:
     """Fold as a balanced tree: an expression over a thousand boxes would nest too deeply."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
     return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
+
+
+_all = partial(_folded, pc.and_kleene)
+_any = partial(_folded, pc.or_kleene)
 
 
 def _read_few(

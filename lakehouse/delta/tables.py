@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts import views
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import log_files
-from lakehouse.delta.added_fields import added_fields, holds
 from lakehouse.delta.errors import (
+    APPEND_ONLY,
+    NO_TABLE,
     SPARK_ERRORS,
-    is_append_only,
-    is_gone,
-    is_no_table,
-    is_table_change,
+    TABLE_CHANGED,
+    VERSION_GONE,
+    has_condition,
     raise_if_conflict,
     unsupported,
 )
@@ -28,13 +30,10 @@ from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 from lakehouse.settings.payload_schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
-    from lakehouse.delta.log_files import Append
     from lakehouse.table import Lakehouse, Table
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
@@ -68,10 +67,8 @@ class Streamed:
 def create(spark: SparkSession, table: Table, contract: Contract, *, check_columns: bool = True) -> None:
     """Create a table or, if `check_columns`, check the columns of an existing one and add new columns of its contract.
 
-    Commits one empty version to a new table, and none to an existing one unless columns are added.
-
-    Raises:
-        ContractError: The table exists with other columns.
+    Commits one empty version to a new table, and none to an existing one unless columns are added. Raises a `ContractError`
+    if the table exists with other columns.
     """
     there = require_columns(spark, table, contract) if check_columns else open_if_exists(spark, table)
     if there is None:
@@ -99,7 +96,7 @@ def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> 
         try:
             spark.sql(f"CREATE VIEW IF NOT EXISTS {lakehouse.table(name).sql} AS {query}")
         except AnalysisException as error:
-            if not is_no_table(error):
+            if not has_condition(error, NO_TABLE):
                 raise
 
 
@@ -120,14 +117,14 @@ def require_writable(spark: SparkSession, table: Table) -> None:
     A local table with the features of Tidemark's own needs no statement. An append-only table is not checked: each statement
     that Delta allows there writes a file. Raises a `TableStateError` if the session lacks the table's features of Delta.
     """
-    if (folder := table.local_folder) is not None and log_files.has_own_features(folder):
+    if (local := log_files.local(table)) is not None and log_files.has_own_features(local):
         return
     try:
         delete(spark, table, "false")
     except SPARK_ERRORS as error:
         if refused := unsupported(error, table):
             raise refused from error
-        if not is_append_only(error):
+        if not has_condition(error, APPEND_ONLY):
             raise
 
 
@@ -157,24 +154,81 @@ def _add_columns(spark: SparkSession, table: Table, contract: Contract, there: D
             raise
 
 
-def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
-    """Add to a struct column all fields that it lacks, in one commit; existing rows have null there.
-
-    Returns False if the types differ in other ways. An earlier commit enables the table feature of a new type.
-    """
+def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> None:
+    """Add the fields that a struct column lacks, in one commit; a commit before it enables the feature of a new type."""
     added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
     if added:
         _enable_features(spark, table, wanted)
         execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(added)})", table)
-    return added is not None
 
 
 def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
     """Enable the feature that a new type needs: Delta does so only for new tables."""
-    if holds(wanted, TimestampNTZType):
+    if _holds_timestamp_ntz(wanted):
         there = open_if_exists(spark, table)
-        if there is not None and not holds(there.schema, TimestampNTZType):
+        if there is not None and not _holds_timestamp_ntz(there.schema):
             set_properties(spark, table, {"delta.feature.timestampNtz": "supported"})
+
+
+def _holds_timestamp_ntz(kind: DataType) -> bool:
+    """Whether a type, or a type nested in it, is TIMESTAMP_NTZ.
+
+    >>> from pyspark.sql.types import DateType, TimestampNTZType
+    >>> nested = [StructType().add("timestamp_ntz", MapType(DateType(), each())) for each in (TimestampNTZType, DateType)]
+    >>> [_holds_timestamp_ntz(each) for each in (TimestampNTZType(), *nested)]
+    [True, True, False]
+    """
+    return re.search('(^|[tT]ype":)"timestamp_ntz"', kind.json()) is not None
+
+
+def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | None:
+    """Return the fields to add, with type and place, in the order to add them; None if the types also differ in other ways.
+
+    `wanted` has the fields of `there` in the same order, and others between and after them. `path` is the quoted column.
+
+    >>> from pyspark.sql.types import DateType, IntegerType
+    >>> old = StructType().add("a", IntegerType()).add("l", ArrayType(StructType().add("b", IntegerType())))
+    >>> items = StructType().add("b", IntegerType()).add("c", DateType())
+    >>> added_fields(old, StructType().add("n", DateType()).add("a", IntegerType()).add("l", ArrayType(items)), "payload")
+    ['payload.`n` date FIRST', 'payload.`l`.element.`c` date AFTER `b`']
+    >>> added_fields(old, StructType().add("a", IntegerType()), "payload") is None
+    True
+    """
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        return _added_to_struct(there, wanted, path)
+    if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
+        return added_fields(there.elementType, wanted.elementType, f"{path}.element")
+    if isinstance(there, MapType) and isinstance(wanted, MapType) and there.keyType == wanted.keyType:
+        return added_fields(there.valueType, wanted.valueType, f"{path}.value")
+    return [] if there.simpleString() == wanted.simpleString() else None  # `simpleString` ignores nullability
+
+
+def _added_to_struct(there: StructType, wanted: StructType, path: str) -> list[str] | None:
+    known = {field.name: field.dataType for field in there.fields}
+    if list(known) != [field.name for field in wanted.fields if field.name in known]:
+        return None
+    found: list[str] = []
+    place = "FIRST"
+    for field in wanted.fields:
+        if field.name in known:
+            inner = added_fields(known[field.name], field.dataType, f"{path}.{quoted(field.name)}")
+            if inner is None:
+                return None
+            found += inner
+        else:
+            found.append(f"{path}.{quoted(field.name)} {_type_sql(field.dataType)} {place}")
+        place = f"AFTER {quoted(field.name)}"
+    return found
+
+
+def _type_sql(kind: DataType) -> str:
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_type_sql(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_type_sql(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_type_sql(kind.keyType)}, {_type_sql(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
@@ -191,7 +245,7 @@ def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
         rows = spark.read.table(table.sql)
         rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
     except SPARK_ERRORS as error:
-        if isinstance(error, AnalysisException) and is_no_table(error):
+        if isinstance(error, AnalysisException) and has_condition(error, NO_TABLE):
             return None
         if refused := unsupported(error, table):
             raise refused from error
@@ -232,10 +286,7 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     For a table whose log has no batch of the query because a RESTORE came after all of them. If the table has no such
     transaction, the query id is empty and the batch is -1.
     """
-    folder = table.local_folder
-    batch = log_files.last_transaction(folder, query_id) if folder is not None else None
-    if batch is None:
-        batch = _transaction_in_checkpoints(spark, table, query_id)
+    batch = _transaction_in_checkpoints(spark, table, query_id)
     commits = _history(spark, table, version(spark, table) + 1)
     is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
     return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
@@ -248,7 +299,7 @@ def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) 
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
         found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
     except AnalysisException as error:
-        if is_no_table(error):  # no checkpoint was written yet: the log still has every commit
+        if has_condition(error, NO_TABLE):  # no checkpoint was written yet: the log still has every commit
             return -1
         raise
     return -1 if found[0][0] is None else int(found[0][0])
@@ -293,7 +344,7 @@ def _history(spark: SparkSession, table: Table, limit: int) -> Sequence[Mapping[
     try:
         return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select("version", *_OF_COMMIT).collect()
     except AnalysisException as error:
-        if is_no_table(error):
+        if has_condition(error, NO_TABLE):
             next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
             raise TableMissingError("The table does not exist.", where=str(table), next_step=next_step) from error
         raise
@@ -321,7 +372,7 @@ def can_read(spark: SparkSession, table: Table, *, version: int, where: str) -> 
     try:
         read(spark, table, version=version).where(where).count()
     except SPARK_ERRORS as error:
-        if is_gone(error):
+        if has_condition(error, VERSION_GONE):
             return False
         raise
     return True
@@ -348,7 +399,7 @@ def collect_appended(
     try:
         rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
     except SPARK_ERRORS as error:
-        if is_gone(error):
+        if has_condition(error, VERSION_GONE):
             return None
         raise
     return rows
@@ -360,10 +411,7 @@ def append(
     """Append rows in one commit; with a transaction, at most once. Columns that are not in the contract are left out.
 
     `metadata` is stored with the commit. The transaction is an option of this write, because session settings would persist.
-
-    Raises:
-        AnotherWriterError: Another writer committed under the same key at the same time.
-        ContractError: The rows lack a column, or have one of another type.
+    Raises an `AnotherWriterError` if another writer commits under the same key, and as `Contract.select`.
     """
     _commit(_writer(contract.select(rows), "append", transaction, metadata), table)
 
@@ -375,8 +423,8 @@ def commit_transaction_only(spark: SparkSession, table: Table, transaction: Tran
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
     """Return the properties of an existing table; raise a `TableStateError` if the session lacks its features of Delta."""
-    if (folder := table.local_folder) is not None and (known := log_files.local_state(folder)) is not None:
-        return known.properties
+    if (local := log_files.local(table)) is not None:
+        return local.metadata().configuration
     try:
         return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
     except SPARK_ERRORS as error:
@@ -388,12 +436,6 @@ def properties(spark: SparkSession, table: Table) -> dict[str, str]:
 def set_properties(spark: SparkSession, table: Table, wanted: Mapping[str, str]) -> None:
     """Set properties. If a value changes, transactions on the table that began before fail. Raises as `execute`."""
     execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(wanted)})", table)
-
-
-def last_append(table: Table, transaction: Transaction) -> Append | None:
-    """Return a local table's last commit if it is the transaction's append: its rows are then those of the current table."""
-    folder = table.local_folder
-    return None if folder is None else log_files.last_append(folder, transaction.app_id, transaction.version)
 
 
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
@@ -484,7 +526,7 @@ def _commit(writer: DataFrameWriter, table: Table) -> None:
         try:
             writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
         except SPARK_ERRORS as error:
-            if tries_left and is_table_change(error):
+            if tries_left and has_condition(error, TABLE_CHANGED):
                 continue
             raise_if_conflict(error, table)
             raise

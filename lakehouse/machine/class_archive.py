@@ -11,16 +11,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakehouse.errors import ToolError
 from lakehouse.machine import jars
 from lakehouse.machine.java import FIRST_COMPILER, java_executable, java_version
 from lakehouse.machine.storage_jar import SHA256
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _FOLDER = Path(sys.prefix)
 _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")

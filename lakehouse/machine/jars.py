@@ -16,17 +16,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from filelock import FileLock
 
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine.java import java_executable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REQUIRED = ("spark", "broker")
 CONFIGURATIONS = (*REQUIRED, "s3", "azure", "google")
@@ -81,11 +78,9 @@ def compare(conf: str, folder: Path | None = None) -> tuple[list[str], dict[str,
 
 
 def fetch(conf: str | None = None) -> Path:
-    """Fetch the jars of one set, or of all required sets; return the cache folder.
+    """Fetch the jars of one set, or of all required sets; return the cache folder. Raises as `pinned`.
 
-    Raises:
-        UsageError: There is no such set.
-        ToolError: Java or pyspark is missing, the jars could not be fetched, or the fetched jars differ from the lock.
+    Raises a `ToolError` if Java or pyspark is missing, the jars cannot be fetched, or the fetched jars differ from the lock.
     """
     folder = cache_dir()
     for each in REQUIRED if conf is None else [conf]:

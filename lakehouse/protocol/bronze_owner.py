@@ -6,6 +6,7 @@ records as its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
@@ -28,11 +27,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     """Create `bronze_records` as this pipeline's, or check that the existing table is.
 
     A table without the property belongs to the pipeline that the ledger names, or else to the first pipeline that runs. One
-    commit then records the owner.
-
-    Raises:
-        TableStateError: The table is another pipeline's; nothing was committed.
-        ContractError: The table exists with other columns.
+    commit then records the owner. Raises a `TableStateError` if the table is another pipeline's, and as `tables.create`.
     """
     table = run.table(BRONZE_RECORDS)
     owner = read_owner(spark, run)  # first, because adding a column is a commit

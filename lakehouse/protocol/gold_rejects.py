@@ -7,6 +7,7 @@ has to be removed when a load is rejected or audited again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -18,8 +19,6 @@ from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.gate import GateRun

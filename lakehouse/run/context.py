@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.table import Lakehouse, Table
 
 BOUND = ("pipeline", "run_id")  # apply to every later event, from the first one that has them

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lakehouse.errors import TableStateError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MOST_COUNTED = 1_000
 

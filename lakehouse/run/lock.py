@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -11,7 +12,6 @@ from filelock import FileLock, Timeout
 from lakehouse.errors import AnotherWriterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lakehouse.table import Lakehouse

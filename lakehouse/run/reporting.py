@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from lakehouse.run.context import Report, bind
 from lakehouse.settings.secrets import MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from lakehouse.sidecar_files import Files
 
 _LONGEST_IN_LOG = 10_000  # characters of an event's text; the message of an error fits, as its parts are cut one by one

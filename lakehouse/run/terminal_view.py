@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -14,9 +14,6 @@ from rich.text import Text
 
 from lakehouse.escape import printable
 from lakehouse.run.context import BOUND, WORKING, bind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _ENDS = frozenset({"finished", "failed"})
 _REDRAWS_PER_SECOND = 5

@@ -6,14 +6,12 @@ sqlglot is no alternative: it reads `a: INT` as a column without a type, accepts
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lakehouse.settings.base import SettingError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; users' fields cannot have this name."""

@@ -11,10 +11,8 @@ from lakehouse.settings.base import Flag, Model, SecretText, SettingError, Text,
 from lakehouse.settings.extractor import IN_VALUE, ROLES, Extractor, Form, NoSequence
 from lakehouse.settings.gate import Gate, UserExpectation
 from lakehouse.settings.gold import Gold
-from lakehouse.settings.kafka import Kafka
-from lakehouse.settings.maintenance import Maintenance
+from lakehouse.settings.kafka import Kafka, is_web_address
 from lakehouse.settings.policies import Policies
-from lakehouse.settings.registry import Registry
 from lakehouse.settings.secrets import HIDES_SECRETS, Secret, in_uri
 from lakehouse.settings.watch import Alerts, Watch
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, is_uri, scheme
@@ -23,6 +21,7 @@ __all__ = ["Extractor", "Gate", "Gold", "Kafka", "LakehouseSettings", "Maintenan
 __all__ += ["Alerts", "StorageSettings", "UserExpectation", "ValueFormat"]
 
 SESSION_CATALOG = "spark_catalog"  # Spark's own: a Hive Metastore, if the session has one
+_SAFE_HOURS = 168  # Delta's minimum: below it, an active reader or writer may lose files that it uses
 
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
@@ -129,6 +128,46 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
+def _check_registry_url(text: str) -> str:
+    if not is_web_address(text):
+        expected = "a URL that starts with https:// or http://, of another host than a link-local one"
+        raise SettingError("this is no address of a server", expected, "Write it like https://registry.example.org:8081.")
+    if in_uri(text):
+        next_step = "Write username and password as references: password: ${env:REGISTRY_PASSWORD}."
+        raise SettingError("a password stands in the URL", "user and password beside it", next_step)
+    return text.rstrip("/")
+
+
+File = Annotated[Text, AfterValidator(from_config_folder)]
+
+
+class Registry(Model):
+    """A schema registry of Confluent's protocol: its presence says that each value has the prefix of the wire format."""
+
+    url: Annotated[str, AfterValidator(_check_registry_url), HIDES_SECRETS] = setting(
+        ..., "its address", "https://registry.example.org:8081"
+    )
+    username: Text | None = setting(None, "for basic auth: the user", "${env:REGISTRY_USER}")
+    password: SecretText | None = setting(None, "its password, as a reference", "${env:REGISTRY_PASSWORD}")
+    ca: File | None = setting(None, "a file of certificates to check the registry's by", "/etc/ssl/registry-ca.pem")
+    cert: File | None = setting(None, "a client certificate's file", "/etc/ssl/client.pem")
+    key: File | None = setting(None, "the file of its key", "/etc/ssl/client.key")
+    undecodable_ids: tuple[Annotated[int, Field(strict=True, ge=0, lt=2**32)], ...] = setting(
+        (), "ids that no schema has: values with them are undecodable", "[4711]"
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        for one, other in (("password", "username"), ("key", "cert")):
+            if getattr(self, one) is not None and getattr(self, other) is None:
+                raise SettingError(f"{one} without {other}", "both, or neither", f"Add {other}.", at=(one,))
+        return self
+
+    def is_same_as(self, other: "Registry") -> bool:
+        """Whether both are one registry, reached in the same way."""
+        return self.model_copy(update={"undecodable_ids": other.undecodable_ids}) == other
+
+
 _DECODERS: dict[formats.Format, list[list[str]]] = {
     "text": [[]],
     "json": [[], ["registry"]],
@@ -225,6 +264,44 @@ class Silver(Model):
     """How much of Bronze a load of Silver takes."""
 
     max_records_per_load: Whole | None = setting(20_000_000, "above it, a load is split; null for any number", "5000000")
+
+
+class Maintenance(Model):
+    """What `tidemark maintain` does to every table, and how long it keeps old files and logs."""
+
+    allow_short_retention: Flag = setting(False, "whether retain_hours may be below 168", "true")
+    retain_hours: Annotated[int, Field(strict=True, ge=0)] = setting(_SAFE_HOURS, "how long an outdated file stays", "336")
+    log_retain_days: Whole = setting(30, "how long a table's log, its history, stays", "60", validate_default=True)
+    file_mib: Whole = setting(128, "the size that small files are put together to, in MiB", "256")
+    retire_streams_days: Whole | None = setting(None, "the silence after which a watermark is removed; null for never", "30")
+
+    @field_validator("retain_hours")
+    @classmethod
+    def _require_safe_hours(cls, hours: int, info: ValidationInfo) -> int:
+        if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
+            next_step = "If nothing else reads or writes the tables, also set allow_short_retention: true."
+            raise SettingError("a run may still read the removed files", f"{_SAFE_HOURS} hours or more", next_step)
+        return hours
+
+    @field_validator("log_retain_days")
+    @classmethod
+    def _require_longer_log(cls, days: int, info: ValidationInfo) -> int:
+        if days * 24 < info.data.get("retain_hours", 0):
+            what = "the log would lose versions whose files are kept, so that they cannot be read"
+            raise SettingError(what, "at least as long as retain_hours", "Raise log_retain_days.")
+        return days
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """The Delta properties of every table."""
+        return {
+            "delta.deletedFileRetentionDuration": f"interval {self.retain_hours} hours",
+            "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
+            # A platform may enable them by default, and not every engine reads them.
+            "delta.enableDeletionVectors": "false",
+            # Delta's default of 10 makes every tenth run write a checkpoint of every table, a second each.
+            "delta.checkpointInterval": "100",
+        }
 
 
 class Settings(Model):

@@ -1,6 +1,5 @@
 """The policies: how records are decided that are not simply new, for all topics and for single ones."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -25,11 +24,6 @@ class TopicPolicies(Model):
     contiguous: Flag = setting(False, "whether sequences have no gaps, so that missing ones are followed up", "true")
     numbering: Numbering | None = setting(None, "where a number names one record", "per_topic")
 
-    def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
-        """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
-        # By key, not by value: an explicit null lifts an inherited max_jump.
-        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **self.model_dump(exclude_unset=True)})
-
 
 class Policies(TopicPolicies):
     """The policies of all topics, and of single topics that have their own."""
@@ -39,7 +33,9 @@ class Policies(TopicPolicies):
     @field_validator("topics")
     @classmethod
     def _inherit(cls, topics: dict[str, TopicPolicies], info: ValidationInfo) -> dict[str, TopicPolicies]:
-        return {topic: own.over(info.data) for topic, own in topics.items()}
+        # By key, not by value: an explicit null lifts an inherited max_jump. `model_fields_set` still names only the own keys.
+        keys = {topic: {**info.data, **own.model_dump(exclude_unset=True)} for topic, own in topics.items()}
+        return {topic: TopicPolicies.model_construct(own.model_fields_set, **keys[topic]) for topic, own in topics.items()}
 
     def own_values(self, policy: str) -> dict[str, Any]:
         """Return the value of a policy for each topic that sets its own."""

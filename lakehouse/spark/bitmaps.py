@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.spark import frames, interval_join
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,8 +77,11 @@ def join(spark: SparkSession, records: DataFrame, among: pa.Table, how: str) -> 
     is_set = (found["mask"].bitwiseAND(bit(nth)) != 0) & (word.bitwiseAND(bit(number)) != 0)
     same = records["topic"].between(found["topic"], found["topic"]) & (records["partition"] <= found["partition"])
     is_same = same & (records["partition"] >= found["partition"])
-    is_near = interval_join.place_key(found, found["block"]) == interval_join.place_key(
-        records, F.shiftright(number, _BLOCK_BITS)
-    )
+    is_near = _place_key(found, found["block"]) == _place_key(records, F.shiftright(number, _BLOCK_BITS))
     joined = records.join(F.broadcast(found), on=is_near & is_same & is_set, how=how)
     return joined.select(*(records[name] for name in records.columns), found["block"]) if how == "left" else joined
+
+
+def _place_key(rows: DataFrame, block: Column) -> Column:
+    """Return one number for topic, partition and block: Spark looks up one bigint in half the time of three columns."""
+    return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -10,42 +11,22 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES, STARTS
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakehouse.contracts.contract import Contract
 
-ARROW = {
+_SCALARS = {
     "bigint": pa.int64(),
     "int": pa.int32(),
     "string": pa.string(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    ERASED: pa.struct([("load_seq", pa.int64()), ("up_to_offset", pa.int64())]),
-    ERASED_IN_BRONZE: pa.struct(
-        [
-            ("load_seq", pa.int64()),
-            ("up_to_offset", pa.int64()),
-            ("producer", pa.string()),
-            ("epoch", pa.int64()),
-            ("sequence", pa.int64()),
-            ("problem", pa.string()),
-            ("is_collision", pa.bool_()),
-        ]
-    ),
-    RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
-    LOST: pa.list_(pa.struct([("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])),
-    STARTS: pa.list_(pa.struct([("partition", pa.int32()), ("offset", pa.int64())])),
 }
-"""The Arrow type of each type that a contract names."""
 _AT_ONCE, _DISK = 500_000, StorageLevel.DISK_ONLY
 
 
@@ -56,12 +37,22 @@ def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contr
 
 def arrow_schema(contract: Contract) -> pa.Schema:
     """Return a contract's columns in Arrow's types."""
-    return pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
+    return pa.schema([(column.name, _arrow_type(column.type)) for column in contract.columns])
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    """Return the Arrow type of a type that a contract names. A struct of theirs has scalars only."""
+    outer, _, inner = kind.removesuffix(">").partition("<")
+    if outer == "array":
+        return pa.list_(_arrow_type(inner))
+    if outer == "struct":
+        return pa.struct([(name, _SCALARS[of]) for name, of in (field.split(":") for field in inner.split(","))])
+    return _SCALARS[kind]
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
     """Return tuples as a frame; `columns` are names and Spark types, as in `topic string, partition int`."""
-    schema = pa.schema([(name, ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+    schema = pa.schema([(name, _SCALARS[kind]) for name, kind in (column.split() for column in columns.split(","))])
     return of_arrow(spark, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
 
 

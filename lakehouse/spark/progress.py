@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
@@ -11,14 +12,11 @@ from pyspark.sql.utils import is_remote
 from lakehouse.run.context import WORKING, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
 _REPORT_SECONDS = 5.0
-_LOOKS_PER_REPORT = 5
 
 
 @contextlib.contextmanager
@@ -41,11 +39,8 @@ def report_progress(
 
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
-    tracker, looks = context.statusTracker(), 0
-    while not is_over.wait(every_seconds / _LOOKS_PER_REPORT):
-        looks += 1
-        if looks < _LOOKS_PER_REPORT:
-            continue
+    tracker = context.statusTracker()
+    while not is_over.wait(every_seconds):
         try:
             stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
         except Exception:  # noqa: BLE001 -- a failed progress request must not end the run
@@ -53,4 +48,3 @@ def _look(context: SparkContext, report: Report, event: str, is_over: threading.
         if stages:
             done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
             report.event(event, tasks_done=done, tasks=tasks)
-            looks = 0

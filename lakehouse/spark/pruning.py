@@ -1,19 +1,19 @@
-"""Filters for the offsets or sequences of blocks, as a bounded number of ranges. Pure."""
+"""Conditions on places of records: filters by a bounded number of ranges of offsets or sequences. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from lakehouse.spark import interval_join
+from lakehouse.contracts.contract import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 _MOST_SPANS = 128
 
@@ -32,10 +32,24 @@ def ranges(blocks: pa.Table) -> list[Range]:
     return list(_few(blocks, ["topic", "partition", "epoch"], "sequence"))
 
 
+def at(topic: str, partition: int, condition: str) -> str:
+    r"""A condition within a partition, as SQL.
+
+    >>> print(at("it's", 0, "offset <= 5"))
+    topic = 'it\'s' AND partition = 0 AND offset <= 5
+    """
+    return f"topic = {sql_text(topic)} AND partition = {partition} AND {condition}"
+
+
+def any_of(conditions: Iterable[str]) -> Column:
+    """Whether any of the conditions holds. Uses SQL: a thousand conditions are one call, and Spark's parser balances them."""
+    return F.expr(" OR ".join(f"({each})" for each in conditions))
+
+
 def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
     """Whether a row's sequence, the column `of`, is in any of the ranges."""
-    return interval_join.any_of(
-        interval_join.at(topic, partition, f"epoch = {epoch} AND {of} BETWEEN {first} AND {last}")
+    return any_of(
+        at(topic, partition, f"epoch = {epoch} AND {of} BETWEEN {first} AND {last}")
         for topic, partition, epoch, first, last in wanted
     )
 
@@ -43,10 +57,10 @@ def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
 def offset_filter(spans: pa.Table) -> Column:
     """Whether a record is at or near some offsets: a condition that Delta's and Parquet's statistics can prune by."""
     found = [
-        interval_join.at(topic, partition, f"offset BETWEEN {first} AND {last}")
+        at(topic, partition, f"offset BETWEEN {first} AND {last}")
         for topic, partition, first, last in _few(spans, ["topic", "partition"], "offset")
     ]
-    return interval_join.any_of(found) if found else F.lit(False)
+    return any_of(found) if found else F.lit(False)
 
 
 def _few(spans: pa.Table, place: list[str], of: str) -> Iterator[tuple[Any, ...]]:
@@ -74,3 +88,15 @@ def _merged(firsts: np.ndarray[Any, Any], lasts: np.ndarray[Any, Any]) -> list[t
     starts = np.append(True, firsts[1:] - 1 > reached[:-1])
     ends = np.append(starts[1:], True)
     return list(zip(firsts[starts].tolist(), reached[ends].tolist(), strict=True))
+
+
+def merge_intervals(spans: DataFrame) -> DataFrame:
+    """Merge intervals that may overlap: topic, partition, first_offset and last_offset (bigint)."""
+    by_offset = Window.partitionBy("topic", "partition").orderBy("first_offset", "last_offset")
+    reached = F.max("last_offset").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
+    starts = F.when(F.col("reached") >= F.col("first_offset"), 0).otherwise(1)
+    nth = F.sum("starts").over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
+    places = spans.select("topic", "partition", "first_offset", "last_offset")
+    numbered = places.withColumn("reached", reached).withColumn("starts", starts).withColumn("nth", nth)
+    whole = (F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset"))
+    return numbered.groupBy("topic", "partition", "nth").agg(*whole).drop("nth")

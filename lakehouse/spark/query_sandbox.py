@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakehouse.errors import headline
-from lakehouse.machine import platform
 from lakehouse.settings import model_sql
+from lakehouse.spark.session import brings_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -34,7 +33,7 @@ def beyond_tables(spark: SparkSession, text: str, *, is_in_catalog: bool) -> str
 @contextmanager
 def no_file_relations(spark: SparkSession) -> Iterator[None]:
     """In a session started here, keep Spark from resolving a file as a table (``text.`/etc/hostname` ``)."""
-    if platform.brings_session():
+    if brings_session():
         yield
         return
     spark.conf.set("spark.sql.runSQLOnFiles", "false")

@@ -7,20 +7,22 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import ToolError, UsageError, headline
-from lakehouse.machine import class_archive, jars, platform
+from lakehouse.errors import TableMissingError, ToolError, UsageError, headline
+from lakehouse.machine import class_archive, jars
 from lakehouse.machine.java import AVRO_OPTIONS, SECOND_COMPILER_LATE
-from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
+from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, LOG_STORE, storage_jar
+from lakehouse.storage import S3Storage, log_store_key
+from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakehouse.table import Lakehouse
 
 _RUNTIME = {
@@ -72,27 +74,36 @@ _MEMORY_RANGE_GIB = (1, 8)
 _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 """A setting of every session on Databricks."""
 
+_SAFE_LOG_STORES = (LOG_STORE, "io.delta.storage.S3DynamoDBLogStore")
+"""Log stores for S3, ours and one of Delta's, that are safe between several writers."""
+
+_of_caller: ContextVar[SparkSession | None] = ContextVar("_of_caller", default=None)
+
 
 @contextlib.contextmanager
 def given(spark: SparkSession) -> Iterator[None]:
     """Within the block, use a caller's session, classic or Spark Connect, instead of opening one. It keeps its settings.
 
-    Raises:
-        UsageError: The object is not a session.
-        ToolError: The session is stopped, or lacks Delta's settings or jars; the error has the lines to add.
+    Raises a `UsageError` for another object, and as `require_delta`.
     """
     if not (hasattr(spark, "conf") and hasattr(spark, "sql")):
         raise UsageError("Not a Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
     require_delta(spark)
     before = {name: spark.conf.get(name, None) for name in _RUNTIME}
-    token = platform.given.set(spark)
+    token = _of_caller.set(spark)
     try:
         yield
     finally:
-        platform.given.reset(token)
+        _of_caller.reset(token)
         with contextlib.suppress(Exception):  # stopped meanwhile: the caller needs the error of the block
             for name, value in before.items():
                 spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def brings_session() -> bool:
+    """Whether there is a Spark session already, of a caller or a platform, or a server of Spark Connect that gives one."""
+    of_platform = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    return _of_caller.get() is not None or any(name in os.environ for name in of_platform)
 
 
 def is_databricks(spark: SparkSession) -> bool:
@@ -123,6 +134,45 @@ def require_delta(spark: SparkSession) -> None:
             raise
 
 
+def require_log_store(spark: SparkSession, lakehouse: Lakehouse) -> None:
+    """Check that a commit to S3 cannot overwrite another writer's. Every command that may write does this first.
+
+    Delta's own log store for S3 overwrites a commit, and loses its rows. The first commit shows whether the store supports
+    our conditional put. Raises a `ToolError` if the session's commits would overwrite others and `single_writer` is not set, a
+    `TableMissingError` if the catalog has no such schema, or the session may not see it.
+    """
+    is_allowed = isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer
+    if is_allowed or is_databricks(spark):
+        return
+    location = lakehouse.root or _location(spark, lakehouse)
+    name = scheme(location)
+    if name not in S3_SCHEMES:
+        return
+    found = spark.conf.get(log_store_key(name), None)
+    if found not in _SAFE_LOG_STORES:
+        raise ToolError(
+            "This session's commits to S3 overwrite those of others, so nothing was written.",
+            where=location,
+            observed=f"{log_store_key(name)} is {found or 'not set, so Delta takes its own'}",
+            expected=LOG_STORE,
+            next_step="Start the session with that setting and the jars that `tidemark jars fetch s3` names, or let Tidemark "
+            "start it. If nobody else ever writes to these tables: lakehouse: {storage: {single_writer: true}}.",
+        )
+
+
+def _location(spark: SparkSession, lakehouse: Lakehouse) -> str:
+    try:
+        return spark.catalog.getDatabase(f"{lakehouse.catalog}.{lakehouse.schema}").locationUri or ""
+    except PySparkException as error:
+        raise TableMissingError(
+            "The schema does not exist, or this session may not see it.",
+            where=lakehouse.name,
+            observed=headline(str(error)),
+            next_step=f"Create it once, with the place of its tables: CREATE SCHEMA {lakehouse.name} LOCATION '...'; see "
+            "docs/catalogs.md.",
+        ) from error
+
+
 def _without_delta(what: str, observed: str) -> ToolError:
     lines = [f'.config("{name}", "{value}")' for name, value in {"spark.jars.packages": jars.packages(), **_DELTA}.items()]
     begin = "Stop it, and start one with these lines, or let Tidemark start one by leaving `spark` out:"
@@ -135,10 +185,9 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level
     A session that is started here gets the jars and settings that reach the lakehouse. Raises a `ToolError` without Java or
     jars, or if a running session lacks Delta.
     """
-    spark = platform.given.get()
+    spark = _of_caller.get()
     if spark is None:
-        is_brought = platform.brings_session()
-        spark = SparkSession.builder.getOrCreate() if is_brought else _start(app_name, lakehouse, log_level)
+        spark = SparkSession.builder.getOrCreate() if brings_session() else _start(app_name, lakehouse, log_level)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark

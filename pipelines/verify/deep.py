@@ -14,7 +14,7 @@ from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import RECORDS
 from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.run.findings import Violation, finding
-from lakehouse.spark import interval_join
+from lakehouse.spark import pruning
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import check_table
 from silver.audit import redecide
@@ -82,7 +82,7 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
     silver = silver.withColumn("kept", _as_json("payload")).drop("payload")
     compared = []
     for decoding, loads in decodings.items():
-        rows = silver.where(interval_join.any_of(loads))
+        rows = silver.where(pruning.any_of(loads))
         again = decoded(rows, with_schemas(spark, run, rows, decoding))
         compared.append(again.where(F.col("kept") != _as_json("payload")).select("topic", "partition", "offset"))
     yield from _counted(

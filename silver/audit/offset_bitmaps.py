@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED
-from lakehouse.spark import interval_join
+from lakehouse.spark import pruning
 from lakehouse.spark.bitmaps import WORD_BITS, bit, word
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
 def rejects_by_word(rejects: DataFrame) -> DataFrame:
     """Aggregate the offsets of `silver_rejects` by word, with all offsets in a block's range. Skips released rejects."""
     # Merge the ranges: with interleaved producers each block spans nearly all offsets.
-    out = interval_join.merged(rejects.where(F.col("state") != RELEASED))
+    out = pruning.merge_intervals(rejects.where(F.col("state") != RELEASED))
     spanned = out.withColumn("word", F.explode(F.sequence(word("first_offset"), word("last_offset"))))
     start = F.call_function("shiftleft", F.col("word"), F.lit(WORD_BITS))
     first = F.greatest(F.col("first_offset") - start, F.lit(0)).cast("int")

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE, FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import small_tables, tables
+from lakehouse.delta.small_tables import FEW, Limits
 from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.pruning import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
 from silver.state.ledger import Arrivals
@@ -113,12 +114,12 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
     if bronze_range.up_to is not None:
         return None
     texts = ("topic", "producer", "problem", FINGERPRINT)
-    limits = small_tables.Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
+    limits = Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
     return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
 
 
 def _few(
-    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: small_tables.Limits | None = None
+    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: Limits = FEW
 ) -> pa.Table | None:
     decided = _decided_boxes(bronze_range)
     rows = small_tables.few(bronze, columns, decided, version=bronze_range.to_version, is_outside=True, limits=limits)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import TOMBSTONE
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.pruning import any_of, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

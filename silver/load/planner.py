@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from lakehouse.contracts.silver import stream_of
-from lakehouse.delta.errors import SPARK_ERRORS, is_gone
+from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
 from lakehouse.spark import bitmaps
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import model
@@ -232,7 +232,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
         pinned = bronze_range.pin(spark, run, **versions, above=above)
         return decide(_restrict_to_topics(pinned, rules, decided_topics))
     except SPARK_ERRORS as error:
-        if not is_gone(error):
+        if not has_condition(error, VERSION_GONE):
             raise
     run.report.event("silver.versions_gone", **versions)
     return decide(bronze_range.by_offset(**versions, above=above, rows=rows))

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import KEPT, LOADS, STREAM, is_retired, stream_of
-from lakehouse.delta import small_tables, tables
-from lakehouse.delta.tables import Transaction
+from lakehouse.delta import log_files, small_tables, tables
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -126,7 +125,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     summed = ledger.group_by("load_seq").aggregate([(name, "sum") for name in KEPT])
     kept_of = {load_seq: sum(kept) for load_seq, *kept in tuples_of(summed, summed.column_names)}
     expected = {load_seq: kept for load_seq, kept in kept_of.items() if kept}
-    last = tables.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
+    last = log_files.last_append(table.local_folder, run.app_id(SILVER_RECORDS), finished)
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     observed: dict[int, int] = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, IN_ORDER, RELEASED
-from lakehouse.spark.interval_join import bucketed, is_within, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,13 +57,13 @@ def _decided(tables: Tables) -> DataFrame:
 
 def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
     """Fill in null decisions: such a record is in a block of duplicates, or nowhere."""
-    blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
-    spans = bucketed(merged(blocks))
-    unnamed, found = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
-    for how, decision in (("left_semi", DUPLICATE), ("left_anti", NOTHING)):
-        part = unnamed.join(spans, on=is_within(unnamed, spans), how=how)
-        found = found.unionByName(part.withColumn(name, F.lit(decision)))
-    return found
+    ends = F.col("first_offset").alias("offset"), F.col("last_offset").alias("block_end")
+    blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", *ends)
+    up_to_here = Window.partitionBy("topic", "partition").orderBy("offset").rangeBetween(Window.unboundedPreceding, 0)
+    is_in_block = F.max("block_end").over(up_to_here) >= F.col("offset")  # blocks may overlap
+    decision = F.when(is_in_block, F.lit(DUPLICATE)).otherwise(F.lit(NOTHING))
+    filled = rows.unionByName(blocks, allowMissingColumns=True).withColumn(name, F.coalesce(name, decision))
+    return filled.where(F.col("block_end").isNull()).drop("block_end")
 
 
 def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str | None]]:

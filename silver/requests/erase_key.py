@@ -15,7 +15,7 @@ from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
 from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
-from lakehouse.spark.interval_join import at
+from lakehouse.spark.pruning import at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
 from silver.extract.payload import with_schemas

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY
-from lakehouse.delta import tables
+from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
 from lakehouse.run.crash_points import crash_point
@@ -214,7 +214,7 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
     """
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
     tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
-    last = tables.last_append(table, transaction)
+    last = log_files.last_append(table.local_folder, transaction.app_id, load_seq)
     if last and last.metadata:
         claimed_by = {last.metadata}
     else:

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.delta import small_tables, tables
-from lakehouse.delta.added_fields import added_fields
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
@@ -94,9 +93,9 @@ def _payload_to_have(spark: SparkSession, run: Run, rules: Rules) -> DataType:
     table = run.table(SILVER_RECORDS)
     observed = spark.read.table(table.sql).schema["payload"].dataType
     wanted = expected = _payload_type(spark, rules)
-    if added_fields(observed, wanted, "payload") is None and (kept := rules.keeping(last_rules(spark, run))) != rules:
+    if tables.added_fields(observed, wanted, "payload") is None and (kept := rules.keeping(last_rules(spark, run))) != rules:
         wanted = _payload_type(spark, kept)
-    if added_fields(observed, wanted, "payload") is None:
+    if tables.added_fields(observed, wanted, "payload") is None:
         raise ContractError(
             str(table),
             missing=[],

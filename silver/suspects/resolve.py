@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
 from lakehouse.spark import bitmaps, frames, pruning
-from lakehouse.spark.interval_join import any_of, at
+from lakehouse.spark.pruning import any_of, at
 from silver import model
 from silver.columns import NONE, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of

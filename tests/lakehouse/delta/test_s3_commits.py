@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ToolError
-from lakehouse.spark import safe_commits
+from lakehouse.spark.session import require_log_store
 from lakehouse.storage import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
@@ -107,6 +107,6 @@ def test_a_session_that_would_overwrite_is_refused() -> None:
     session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _, default: default))
     single = Lakehouse(root="s3a://bucket/lake", storage=S3Storage(is_single_writer=True))
     for lakehouse in (Lakehouse(root="s3n://bucket/lake"), Lakehouse(root="/data/lake"), single):
-        safe_commits.require_log_store(session, lakehouse)
+        require_log_store(session, lakehouse)
     with pytest.raises(ToolError, match="overwrite those of others"):
-        safe_commits.require_log_store(session, Lakehouse(root="s3a://bucket/lake", storage=S3Storage()))
+        require_log_store(session, Lakehouse(root="s3a://bucket/lake", storage=S3Storage()))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakehouse.spark import bitmaps, frames, interval_join
+from lakehouse.spark import bitmaps, frames, pruning
 from silver.audit import offset_bitmaps
 from tests.support.examples import examples
 
@@ -63,7 +63,7 @@ def places(draw: st.DrawFn) -> list[Place]:
 @settings(max_examples=examples(5, 20))
 @given(drawn=places())
 def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, drawn: list[Place]) -> None:
-    merged = interval_join.merged(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()
+    merged = pruning.merge_intervals(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()
 
     lie_apart = [(row["partition"], row["first_offset"], row["last_offset"]) for row in merged]
     offsets = [(n, offset) for n, first, last in lie_apart for offset in range(first, last + 1)]
@@ -74,7 +74,7 @@ def test_blocks_of_producers_in_turns_are_audited_as_all_their_offsets(spark: Sp
     last = _OFFSETS - _PRODUCERS_IN_TURNS
     blocks = _table((0, nth, last + nth) for nth in range(_PRODUCERS_IN_TURNS))
     rejects = frames.of_arrow(spark, blocks.append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
-    merged = interval_join.merged(rejects).toArrow().to_pylist()
+    merged = pruning.merge_intervals(rejects).toArrow().to_pylist()
     words = offset_bitmaps.rejects_by_word(rejects)
     assert [(row["first_offset"], row["last_offset"]) for row in merged] == [(0, _OFFSETS - 1)]
     assert {row["r_bits"] for row in words.select("r_bits").distinct().collect()} == {-1}

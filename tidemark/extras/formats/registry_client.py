@@ -14,7 +14,7 @@ from tidemark.extras.formats import avro_schema, protobuf_schema
 if TYPE_CHECKING:
     import requests
 
-    from lakehouse.settings.registry import Registry
+    from lakehouse.settings.pipeline import Registry
 
 _SECONDS = (5, 30)
 """Seconds to connect, and between two pieces of an answer."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.settings.extractor import SourceForm
-    from lakehouse.settings.registry import Registry
+    from lakehouse.settings.pipeline import Registry
     from tidemark.extras.onboarding.sample import Sampled
 
 _MOST_LEVELS, _MOST_FIELDS = 20, 1_000  # of a payload

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import RegistryError, ToolError
-from lakehouse.settings.registry import Registry
+from lakehouse.settings.pipeline import Registry
 from tests.support.answering_registry import guarded
 from tests.support.avro import record
 from tidemark.extras.formats import protobuf_schema

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lakehouse.config.load import parse
 from lakehouse.extract.on_driver import Record
-from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.registry import Registry
+from lakehouse.settings.pipeline import Registry, Settings
 from tests.support.answering_registry import answering
 from tests.support.change_events import as_avro, as_bytes, event, of_snapshot, unwrapped, with_schema
 from tests.support.decodings import prefixed

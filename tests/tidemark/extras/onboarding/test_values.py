@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakehouse.errors import RegistryError
 from lakehouse.extract.on_driver import Object, Record
 from lakehouse.settings.payload_schema import parse
-from lakehouse.settings.registry import Registry
+from lakehouse.settings.pipeline import Registry
 from tests.support import strict_json
 from tests.support.answering_registry import answering
 from tests.support.avro import record as named_record
