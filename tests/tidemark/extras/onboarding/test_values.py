@@ -43,7 +43,7 @@ def looked(schemas: dict[int, Any], records: list[Sampled]) -> values.Registered
 
 
 def labels(records: list[Sampled], found: values.Registered) -> dict[str, str]:
-    return {each.label: each.kind for each in candidates.find(Sample(records), found).candidates}
+    return {each.label: each.kind for each in candidates.find(candidates.Rows.of(Sample(records), found)).candidates}
 
 
 OLD, NEW = record(seq="int", id="string", n="string"), record(amount=["null", "double"], seq="long", id="string", n="double")
@@ -56,13 +56,15 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     found = looked({7: avro(OLD), 9: avro(NEW)}, records)
     assert found.formats == {"t": "avro"}
     assert found.payloads["avro"].schema == "amount DOUBLE, seq BIGINT, id STRING"
-    assert found.payloads["avro"].left_out == {"n": "of several types or spellings"}
-    [seq] = [each for each in candidates.find(Sample(records), found).candidates if each.label == "field:seq"]
+    assert found.payloads["avro"].left_out == {"n": "of several types"}
+    [seq] = [
+        each for each in candidates.find(candidates.Rows.of(Sample(records), found)).candidates if each.label == "field:seq"
+    ]
     assert (seq.kind, seq.numbers) == ("whole numbers", [1, 2])
 
     found = looked({7: avro(record(a="string")), 8: avro(record(a="int"))}, sample((7, b"\x02a"), (8, b"\x02")))
     assert (found.formats, found.payloads["avro"].schema) == ({}, "")
-    assert found.payloads["avro"].left_out == {"a": "of several types or spellings"}
+    assert found.payloads["avro"].left_out == {"a": "of several types"}
 
 
 def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere() -> None:
