@@ -1,8 +1,7 @@
 """What fits as sequence, producer and epoch of a sample's records, and why the rest does not. Pure.
 
-A candidate fits as the sequence if it rises, in the order of the offsets, within each stream of the sample: a partition, or a
-producer's records in it. Records that were sent again do not count against it, nor do gaps. `walk` counts what Silver's rule
-(`silver.decide`) would decide.
+The sequence rises, in the order of the offsets, within each stream of the sample: a partition, or a producer's records in it.
+Records that were sent again do not count against it, nor do gaps. `walk` counts what Silver's rule would decide.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, product, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -216,10 +215,12 @@ def extractor(source: Source) -> dict[str, Any]:
     return written | ({"encoding": source.encoding} if is_encoded else {})
 
 
-class Rows(NamedTuple):
-    """A sample as extractors read it. Each document is a value as JSON or decoded from Avro, None if it is neither.
+@dataclass(frozen=True)
+class Found:
+    """A sample as extractors read it, its candidates, and what fits as the sequence, the best first.
 
-    `forms` are those of extractors that read a field of it. `events` are the change events, if most values are such.
+    Each document is a value as JSON, or decoded from Avro; None if it is neither. `forms` are those of extractors that read a
+    field of it. `events` are the change events, if most values are such. `unnamed` are names that the config cannot spell.
     """
 
     sample: Sample
@@ -228,32 +229,24 @@ class Rows(NamedTuple):
     documents: Sequence[Any]
     keys: Sequence[frozenset[str]]
     events: Sequence[Event]
+    candidates: Sequence[Candidate] = ()
+    options: Sequence[Option] = ()
+    unnamed: Sequence[str] = ()
+    left_out: int = 0
 
     @classmethod
-    def of(cls, sample: Sample, registered: Registered | None = None) -> Rows:
-        """Read a sample."""
-        registered = registered or Registered()
+    def of(cls, sample: Sample, registered: Registered) -> Found:
+        """Read a sample, without candidates."""
         decoded, keys = registered.documents, [_key_texts(each.key) for each in sample.records]
         records = [Record(each.value, each.headers or (), each.offset, decoded.get(each[:3])) for each in sample.records]
         forms = [_OF_FORMAT.get(registered.formats.get(each.topic), "json") for each in sample.records]
         documents = [each.json if form == "json" else each.decoded for each, form in zip(records, forms, strict=True)]
         return cls(sample, records, forms, documents, keys, among(documents))
 
-
-@dataclass(frozen=True)
-class Found:
-    """Candidates, and what fits as the sequence, the best first. `unnamed` are names that the config cannot spell, as sent."""
-
-    rows: Rows
-    candidates: Sequence[Candidate]
-    options: Sequence[Option]
-    unnamed: Sequence[str]
-    left_out: int
-
     @property
     def topic(self) -> str:
         """The topic of the first record."""
-        return self.rows.sample.records[0].topic if self.rows.sample.records else ""
+        return self.sample.records[0].topic if self.sample.records else ""
 
     @property
     def labels(self) -> list[str]:
@@ -268,51 +261,51 @@ class Found:
     @property
     def no_json(self) -> int:
         """How many values are no JSON objects, tombstones apart."""
-        seen = zip(self.rows.records, self.rows.forms, self.rows.documents, strict=True)
+        seen = zip(self.records, self.forms, self.documents, strict=True)
         return sum(each.value is not None and (form == "field" or not isinstance(found, Object)) for each, form, found in seen)
 
 
-def find(rows: Rows, given: Mapping[str, Source] | None = None) -> Found:
+def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
     """List everything in a sample that could be a sequence, a producer or an epoch.
 
-    Of what the command line names, `given` by role, a sequence is taken whether it fits or not.
-
-    Raises:
-        UsageError: No record of the sample has what the command line names.
+    Of what the command line names, `given` by role, a sequence is taken whether it fits or not. Raises a UsageError if no record
+    of the sample has what is named.
     """
-    named = Counter(name for row in zip(*rows[1:4], strict=True) for name in dict.fromkeys(_names(*row)))
-    sources = [Source("debezium", each) for each in dict.fromkeys(each.database for each in rows.events) if each]
-    left_out = 0
+    found, sources, left_out = Found.of(sample, registered or Registered()), list[Source](), 0
+    rows = zip(found.records, found.forms, found.documents, strict=True)
+    named = Counter(name for row in rows for name in dict.fromkeys(_names(*row)))
     for form in _FORMS:
         of_form = [each for each, _ in named.most_common() if isinstance(each, Source) and each.form == form]
         sources += sorted(of_form[:MOST_NAMES], key=lambda each: each.argument)
         left_out += len(of_form[MOST_NAMES:])
-    if not all(isinstance(document, Object) for document in rows.documents):
+    if not all(isinstance(document, Object) for document in found.documents):
         sources.append(Source("value"))
-    found, by_role = [judge(rows, each) for each in sources], dict[str, Candidate]()
+    positions = [Source("debezium", each) for each in dict.fromkeys(each.database for each in found.events) if each]
+    judged, by_role = [judge(found, each) for each in (*positions, *sources)], dict[str, Candidate]()
     for role, source in (given or {}).items():
-        is_prefixed = source.form == "json" and "prefixed_json" in rows.forms
-        by_role[role] = judge(rows, replace(source, form="prefixed_json") if is_prefixed else source)
-        _require_read(rows, found, role, by_role[role])
+        is_prefixed = source.form == "json" and "prefixed_json" in found.forms
+        by_role[role] = judge(found, replace(source, form="prefixed_json") if is_prefixed else source)
+        _require_read(sample, judged, role, by_role[role])
     unnamed = [each for each in named if isinstance(each, str)]
-    return Found(rows, found, options(rows.sample, found, by_role), unnamed, left_out)
+    fitting = options(sample, judged, by_role)
+    return replace(found, candidates=judged, options=fitting, unnamed=unnamed, left_out=left_out)
 
 
-def _require_read(rows: Rows, found: Sequence[Candidate], role: str, each: Candidate) -> None:
+def _require_read(sample: Sample, found: Sequence[Candidate], role: str, each: Candidate) -> None:
     if role == "producer":
         is_read = bool(each.different_names) and not (each.source.form == "field" and each.kind in _NOBODY)
     else:
         is_read = bool(each.known) and not each.kind.endswith(_LITTLE_ENDIAN)
-    if is_read or not rows.records or each.source.form == "custom":  # only Spark runs code of your own
+    if is_read or not sample.records or each.source.form == "custom":  # only Spark runs code of your own
         return
     known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
-    of_topic = f"{len(rows.records):,} records of {rows.sample.records[0].topic}"
-    raise UsageError(
-        f"No record of the sample has a {role} where --{role} names it; nothing was written.",
-        where=f"--{role} {each.label}",
-        observed=f"{each.describe()}, in {each.present:,} of {of_topic}" if each.present else f"{of_topic} with {known}",
-        next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
+    of_topic = f"{len(sample.records):,} records of {sample.records[0].topic}"
+    observed = f"{each.describe()}, in {each.present:,} of {of_topic}" if each.present else f"{of_topic} with {known}"
+    what, next_step = (
+        f"No record of the sample has a {role} where --{role} names it.",
+        "A field needs --registry.",
     )
+    raise UsageError(what, where=f"--{role} {each.label}", observed=observed, next_step=next_step)
 
 
 def _names(record: Record, form: SourceForm, document: Any) -> Iterator[Source | str]:
@@ -333,9 +326,9 @@ def argument_of(path: Sequence[str]) -> str | None:
     return "$" + "".join(f".{step}" if _PLAIN.fullmatch(step) else f"['{step}']" for step in path)
 
 
-def judge(rows: Rows, source: Source, *, detects: bool = True) -> Candidate:
+def judge(found: Found, source: Source, *, detects: bool = True) -> Candidate:
     """Read a source of each record, and judge it. If `detects`, binary numbers of a header or value are read as such."""
-    read = [on_driver.raw(source, each) for each in rows.records]
+    read = [on_driver.raw(source, each) for each in found.records]
     there = [raw for raw, _ in read if raw is not None]
     kinds = Counter(map(_kind, there))
     kind = kinds.most_common(1)[0][0] if there else "nothing"
@@ -350,10 +343,10 @@ def judge(rows: Rows, source: Source, *, detects: bool = True) -> Candidate:
     numbers = [number for number, _ in numbered]
     if source.form == "debezium":  # the whole position in one number
         of_epochs, kind = Source("debezium_epoch", source.argument), "positions of change events"
-        epochs = [on_driver.number(of_epochs, each)[0] or 0 for each in rows.records]
+        epochs = [on_driver.number(of_epochs, each)[0] or 0 for each in found.records]
         numbers = [number and epoch << debezium.BITS | number for number, epoch in zip(numbers, epochs, strict=True)]
     names = [None if raw is None else on_driver.to_name(raw, source.encoding)[0] for raw, _ in read]
-    found = Candidate(
+    read_by = Candidate(
         source=source,
         kind=kind,
         kinds=dict(kinds.most_common()),
@@ -364,24 +357,21 @@ def judge(rows: Rows, source: Source, *, detects: bool = True) -> Candidate:
         names=names,
         different_names=frozenset(name for name in names if name is not None),
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
-        steps=walk(rows.sample, numbers),
+        steps=walk(found.sample, numbers),
     )
-    return replace(found, why_not=_why_not(rows, found))
+    return replace(read_by, why_not=_why_not(found, read_by))
 
 
-def _why_not(rows: Rows, each: Candidate) -> dict[str, str]:
-    """Why a candidate does not fit by itself as the sequence, the producer or the epoch.
-
-    `never` is why it is no sequence of any producer or epoch either.
-    """
-    sample, events, steps = rows.sample, rows.events, each.steps
+def _why_not(found: Found, each: Candidate) -> dict[str, str]:
+    """Why a candidate does not fit by itself, by role; `never` is why it is no sequence with a producer or epoch either."""
+    sample, events, steps = found.sample, found.events, each.steps
     skipped = sample.tombstones if each.source.form in IN_VALUE else 0
     total = len(each.numbers) - skipped
     missing, without, different = total - each.present, each.names.count(None) - skipped, len(each.different_names)
     is_event = bool(events) and each.is_in_value
     is_column = is_event and events[0].is_column(each.source.argument)
     position = f"debezium:{events[0].database}" if is_event and events[0].database else ""
-    in_key = [name in texts for name, texts in zip(each.names, rows.keys, strict=True) if name is not None and texts]
+    in_key = [name in texts for name, texts in zip(each.names, found.keys, strict=True) if name is not None and texts]
     in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
     falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
     example = f"{each.kind}, such as {printable(each.example or '')}"
@@ -422,8 +412,8 @@ def _why_not(rows: Rows, each: Candidate) -> dict[str, str]:
     )
     rules = {"never": unable + unread + no_sequence[2:3], "sequence": unable + unread + no_sequence}
     rules |= {"producer": no_producer, "epoch": unread + no_epoch}
-    found = {role: next((why for is_so, why in of_role if is_so), "") for role, of_role in rules.items()}
-    return {role: why for role, why in found.items() if why}
+    first = {role: next((why for is_so, why in of_role if is_so), "") for role, of_role in rules.items()}
+    return {role: why for role, why in first.items() if why}
 
 
 def _kind(raw: bytes) -> str:
@@ -563,7 +553,7 @@ def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any
     """
     for each in found.candidates:
         path, texts = each.source.argument.removeprefix("$."), [name for name in each.names if name is not None]
-        is_change = bool(found.rows.events) and path.endswith("op")
+        is_change = bool(found.events) and path.endswith("op")
         kind = fields.at(path) if each.is_in_value and _COLUMN.fullmatch(path) and not is_change else None
         if kind is None or len(texts) < _FEW:
             continue
@@ -575,7 +565,7 @@ def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any
         if len(texts) == len(values):
             yield {"expect_column_values_to_not_be_null": column | severity}
         known = [value for value in values if value is not None]
-        different, steps = sorted(set(known)), walk(found.rows.sample, values) if kind.name in _READ else None
+        different, steps = sorted(set(known)), walk(found.sample, values) if kind.name in _READ else None
         if steps and len(different) > 1 and steps.in_order < steps.records / 2 and not is_time(known, with_seconds=True):
             limits = {"min_value": different[0], "max_value": different[-1]}
             yield {"expect_column_values_to_be_between": column | limits | severity}

@@ -31,9 +31,9 @@ from tidemark.extras.formats import avro_schema, protobuf_schema
 from tidemark.extras.formats.prefixes import framing, message_path, schema_id
 from tidemark.extras.formats.registry_client import SchemaRegistry
 from tidemark.extras.onboarding import candidates, sample
-from tidemark.extras.onboarding.candidates import Rows
+from tidemark.extras.onboarding.candidates import Found
 from tidemark.extras.onboarding.sample import Sampled
-from tidemark.extras.onboarding.values import Schema, among
+from tidemark.extras.onboarding.values import Registered, Schema, among
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
 from tidemark.readers import status
@@ -145,7 +145,7 @@ def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
     """Whether records of topics that are read alike have what the config names."""
     if settings.skips_tombstones:
         found = replace(found, records=[each for each in found.records if each.value is not None])
-    sources, rows = Sources.of(settings), Rows.of(found)
+    sources, rows = Sources.of(settings), Found.of(found, Registered())
     if sources.is_left_to_silver:
         yield _finding("sequence", "only Spark reads Avro, Protobuf and code of your own: `tidemark plan` tries it")
     else:
@@ -165,7 +165,7 @@ def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
         yield _of_values(settings, settings.value, found)
 
 
-def _of_role(settings: Settings, rows: Rows, role: str, each: Candidate) -> Finding:
+def _of_role(settings: Settings, rows: Found, role: str, each: Candidate) -> Finding:
     total, read = len(rows.records), len(rows.records) - (each.names if role == "producer" else each.numbers).count(None)
     observed = f"{each.label} in {read:,} of {total:,} records"
     if role == "producer":
@@ -178,7 +178,7 @@ def _of_role(settings: Settings, rows: Rows, role: str, each: Candidate) -> Find
         observed += f"; {problems}{cause}" if problems else ""
     if read and not _is_too_much(settings, total - read, total):
         return _finding(role, observed)
-    known = ", ".join(other.label for other in candidates.find(rows).candidates[:_SHOWN])
+    known = ", ".join(other.label for other in candidates.find(rows.sample).candidates[:_SHOWN])
     mend = f"correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
     return _finding(role, observed, ok=False, next_step=f"The records have {known}: {mend}")
 

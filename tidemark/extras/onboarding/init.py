@@ -28,7 +28,7 @@ from lakehouse.settings.secrets import secret_texts, smells_of_secret
 from silver.extract import one_record
 from tidemark.extras.formats.prefixes import framing
 from tidemark.extras.onboarding import candidates, values
-from tidemark.extras.onboarding.candidates import Rows, extractor, find
+from tidemark.extras.onboarding.candidates import extractor, find
 from tidemark.extras.onboarding.sample import require_sample
 from tidemark.extras.onboarding.values import Registered, schema_ids, with_long_ids
 from tidemark.process import exit_codes, output
@@ -169,8 +169,8 @@ class Look:
             by_topic.setdefault(each.topic, []).append(each)
         self.asked, self.registered, self.sample = asked, registered, sample
         parts = [replace(sample, records=records) for records in by_topic.values()] or [sample]
-        self.topics = [find(Rows.of(part, registered), asked.given) for part in parts]
-        self.overall = self.topics[0] if len(self.topics) == 1 else find(Rows.of(sample, registered), asked.given)
+        self.topics = [find(part, registered, asked.given) for part in parts]
+        self.overall = self.topics[0] if len(self.topics) == 1 else find(sample, registered, asked.given)
         self.options = [each for each in self.overall.options if all(each.label in topic.labels for topic in self.topics)]
         firsts = [each.options[0] for each in self.topics if each.options]
         labels = Counter(each.label for each in firsts)
@@ -277,7 +277,9 @@ def _source(role: str, text: str) -> Source:
     """What `--sequence`, `--producer` or `--epoch` names; an error if it is no extractor."""
     form, _, argument = text.partition(":")
     spelled: Any = {form: argument or form == "offset" or None}
-    why = "header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset, custom:module:function or {header: n, encoding: int64}"
+    why = (
+        "header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset, custom:MODULE:NAME, or {header: n, encoding: int64}"
+    )
     try:
         spelled = yaml.safe_load(text) if text.startswith("{") else spelled
         if isinstance(spelled, dict) and (role == "sequence" or not {"offset", "debezium"} & spelled.keys()):
@@ -347,7 +349,7 @@ def _is_per_partition(look: Look) -> bool:
     places = {
         (record.topic, record.partition, number)
         for topic, option in fitting
-        for record, number in zip(topic.rows.sample.records, option.by_role["sequence"].numbers, strict=True)
+        for record, number in zip(topic.sample.records, option.by_role["sequence"].numbers, strict=True)
         if number is not None
     }
     return len({(topic, number) for topic, _, number in places}) < len(places)
@@ -382,12 +384,12 @@ def _value_sections(look: Look) -> list[Section]:
         what = "JSON, and the fields those of the sample" if top == "json" else "Avro, and the fields those of their schemas"
         why = [f"The values {_begins(ids)}. They are {what}."]
     else:
-        top, payload = "json", values.payload(found.rows.documents)
+        top, payload = "json", values.payload(found.documents)
         if registered.ids or not payload.schema or found.no_json > _SHARE_NO_JSON * len(look.sample.records):
             return []
         columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
         why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
-    if is_event := all(each.rows.events for each in look.topics):
+    if is_event := all(each.events for each in look.topics):
         why.insert(0, "The values are change events: the columns are the change and the row after it. A delete has no row.")
     if payload.left_out:
         why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
@@ -497,13 +499,13 @@ def _whys(topics: Sequence[Found]) -> Iterator[str]:
 def _on_values(look: Look) -> Iterator[str]:
     """What is known of values that begin with a header, or look like JSON and are no objects."""
     for topic in look.topics[:_MOST_NAMED]:
-        values = [each.value for each in topic.rows.sample.records if each.value is not None]
+        values = [each.value for each in topic.sample.records if each.value is not None]
         faults = Counter(fault for value in values if (fault := _fault(value)))
-        if with_long_ids(topic.rows.sample.records):
+        if with_long_ids(topic.sample.records):
             faults = Counter({"it begins with an id of eight bytes of a schema registry": len(values)})
         if topic.position and (why := topic.position.why_not.get("sequence")):
             yield f"The values of {_listed([topic.topic])} are Debezium's change events: {why}. docs/cdc.md has the settings."
-        if topic.rows.events and (tombstones := topic.rows.sample.tombstones):
+        if topic.events and (tombstones := topic.sample.tombstones):
             skipped = "tombstones after deletes, which a run skips: tombstones.on.delete=false in the connector ends them."
             yield f"{tombstones:,} records of {_listed([topic.topic])} are {skipped}"
         for fault, count in faults.most_common(1) if topic.no_json else ():

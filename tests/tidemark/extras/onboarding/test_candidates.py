@@ -15,16 +15,7 @@ from lakehouse.settings.extractor import Extractor
 from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
-from tidemark.extras.onboarding.candidates import (
-    MOST_NAMES,
-    Candidate,
-    Rows,
-    Steps,
-    argument_of,
-    expectations,
-    find,
-    walk,
-)
+from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, walk
 from tidemark.extras.onboarding.init import Asked, Section, config_text, literal
 from tidemark.extras.onboarding.sample import Sample, Sampled
 from tidemark.extras.onboarding.values import payload
@@ -44,7 +35,7 @@ def with_header(*sequences: int, partition: int = 0) -> list[Sampled]:
 
 
 def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Candidate], Sequence[str]]:
-    found = find(Rows.of(Sample(records, **more)))
+    found = find(Sample(records, **more))
     return {each.label: each for each in found.candidates}, found.labels
 
 
@@ -150,8 +141,8 @@ def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
     ]
     values[7] |= {"id": None, "ok": None}
     records = [record(n, value=each) for n, each in enumerate(values)]
-    found = find(Rows.of(Sample(records)))
-    fields = payload(found.rows.documents)
+    found = find(Sample(records))
+    fields = payload(found.documents)
     assert fields.schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
     offered = expectations(found, fields.fields)
     proposed = [(name, *each.values()) for one in offered for name, each in one.items()]
@@ -215,7 +206,7 @@ def sampled(values: list[Any], headers: Any = ()) -> list[Sampled]:
 
 
 def labels(records: list[Sampled]) -> list[str]:
-    return [each.label for each in find(Rows.of(Sample(records))).candidates]
+    return [each.label for each in find(Sample(records)).candidates]
 
 
 def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
@@ -223,7 +214,7 @@ def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
     assert labels(sampled([b'{"a": {"b": 1, "c d": "x"}, "list": [1]}'], [("seq", b"1")])) == ["header:seq", *paths]
     assert labels(sampled([b"7", b"8"])) == ["value:utf8"]
     assert labels(sampled([(7).to_bytes(8), (8).to_bytes(8)])) == ["value:int64"]
-    many = find(Rows.of(Sample(sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()]))))
+    many = find(Sample(sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()])))
     assert (len(many.candidates), many.left_out) == (MOST_NAMES, 50)
 
 
@@ -231,7 +222,7 @@ def test_names_that_the_config_cannot_spell_are_counted_and_left_out() -> None:
     odd = sampled(
         [json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1"), ("y" * 300, b"1")]
     )
-    assert (labels(odd), len(find(Rows.of(Sample(odd))).unnamed)) == (["json:$.ok"], 6)
+    assert (labels(odd), len(find(Sample(odd)).unnamed)) == (["json:$.ok"], 6)
 
 
 @pytest.mark.parametrize(
@@ -242,13 +233,13 @@ def test_bytes_that_would_stop_a_parser_are_no_json(value: bytes) -> None:
 
 
 def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> None:
-    found = find(Rows.of(Sample(sampled([b'{"a": 1, "a": 2}'], [("seq", b"1"), ("seq", b"2")])))).candidates
+    found = find(Sample(sampled([b'{"a": 1, "a": 2}'], [("seq", b"1"), ("seq", b"2")]))).candidates
     assert {each.label: each.problems for each in found} == {"header:seq": {"disagrees": 1}, "json:$.a": {"repeated": 1}}
 
 
 @given(st.lists(VALUES, max_size=12), st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9) | st.none()), max_size=3))
 def test_any_bytes_are_judged(values: list[bytes | None], headers: list[tuple[str, bytes | None]]) -> None:
-    found = find(Rows.of(Sample(sampled(values, headers)))).candidates
+    found = find(Sample(sampled(values, headers))).candidates
     assert all(len(each.known) + sum(each.problems.values()) == len(values) for each in found)
 
 

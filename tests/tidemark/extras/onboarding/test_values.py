@@ -43,7 +43,7 @@ def looked(schemas: dict[int, Any], records: list[Sampled]) -> values.Registered
 
 
 def labels(records: list[Sampled], found: values.Registered) -> dict[str, str]:
-    return {each.label: each.kind for each in candidates.find(candidates.Rows.of(Sample(records), found)).candidates}
+    return {each.label: each.kind for each in candidates.find(Sample(records), found).candidates}
 
 
 OLD, NEW = record(seq="int", id="string", n="string"), record(amount=["null", "double"], seq="long", id="string", n="double")
@@ -57,9 +57,7 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     assert found.formats == {"t": "avro"}
     assert found.payloads["avro"].schema == "amount DOUBLE, seq BIGINT, id STRING"
     assert found.payloads["avro"].left_out == {"n": "of several types"}
-    [seq] = [
-        each for each in candidates.find(candidates.Rows.of(Sample(records), found)).candidates if each.label == "field:seq"
-    ]
+    [seq] = [each for each in candidates.find(Sample(records), found).candidates if each.label == "field:seq"]
     assert (seq.kind, seq.numbers) == ("whole numbers", [1, 2])
 
     found = looked({7: avro(record(a="string")), 8: avro(record(a="int"))}, sample((7, b"\x02a"), (8, b"\x02")))
