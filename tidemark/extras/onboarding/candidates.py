@@ -6,7 +6,6 @@ Records that were sent again do not count against it, nor do gaps. `walk` counts
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections import Counter
@@ -78,10 +77,9 @@ _AGAIN = {"resent": "sent again", "unknown": "perhaps sent again: what lies befo
 
 @dataclass(frozen=True)
 class Steps:
-    """How a sequence goes within the streams of a sample, in numbers of records; `_AGAIN` and `_KEPT_OUT` have the classes.
+    """How a sequence goes within the streams of a sample, in records; `longest` are those of the longest stream.
 
-    `longest` is the records of the longest stream, `gaps` counts steps forward over numbers that are not in the sample; it is
-    None for positions, which always have some.
+    `gaps` counts steps forward over numbers that are not in the sample; it is None for positions, which always have some.
     """
 
     records: int = 0
@@ -155,9 +153,8 @@ def walk(sample: Sample, numbers: Numbers, producers: Names | None = None, epoch
 class Candidate:
     """A header, a path, the whole value or a position, over all records of a sample.
 
-    `kind` is what most of its values are, in words; `kinds` counts all. `numbers` has the number of each record, `names` the
-    producer's name; None without one. `problems` counts records without a number, see `lakehouse.contracts.silver.PROBLEMS`.
-    `why_not` has why it does not fit by itself, by role, and under `never` why no producer or epoch helps it as the sequence.
+    `kind` is what most of its values are, in words. `numbers` and `names` have one a record, or None. `problems` counts
+    records without a number, by the names of `lakehouse.contracts.silver.PROBLEMS`. `why_not` is that of `_why_not`.
     """
 
     source: Source
@@ -220,9 +217,11 @@ class Found:
     """A sample as extractors read it, its candidates, and what fits as the sequence, the best first.
 
     Each document is a value as JSON, or decoded from Avro; None if it is neither. `forms` are those of extractors that read a
-    field of it. `events` are the change events, if most values are such. `unnamed` are names that the config cannot spell.
+    field of it. `events` are the change events, if most values are such, and `position` theirs, if the config can name it.
+    `unnamed` are names that the config cannot spell. `no_json` counts values that are no JSON objects, without tombstones.
     """
 
+    topic: str  # of the first record
     sample: Sample
     records: Sequence[Record]
     forms: Sequence[SourceForm]
@@ -233,6 +232,8 @@ class Found:
     options: Sequence[Option] = ()
     unnamed: Sequence[str] = ()
     left_out: int = 0
+    position: Candidate | None = None
+    no_json: int = 0
 
     @classmethod
     def of(cls, sample: Sample, registered: Registered) -> Found:
@@ -241,39 +242,26 @@ class Found:
         records = [Record(each.value, each.headers or (), each.offset, decoded.get(each[:3])) for each in sample.records]
         forms = [_OF_FORMAT.get(registered.formats.get(each.topic), "json") for each in sample.records]
         documents = [each.json if form == "json" else each.decoded for each, form in zip(records, forms, strict=True)]
-        return cls(sample, records, forms, documents, keys, among(documents))
-
-    @property
-    def topic(self) -> str:
-        """The topic of the first record."""
-        return self.sample.records[0].topic if self.sample.records else ""
+        topic = sample.records[0].topic if sample.records else ""
+        return cls(topic, sample, records, forms, documents, keys, among(documents))
 
     @property
     def labels(self) -> list[str]:
         """The options in the command line's words."""
         return [each.label for each in self.options]
 
-    @property
-    def position(self) -> Candidate | None:
-        """The position of change events; None if the values are others, or of a database that the config cannot name."""
-        return next((each for each in self.candidates if each.source.form == "debezium"), None)
-
-    @property
-    def no_json(self) -> int:
-        """How many values are no JSON objects, tombstones apart."""
-        seen = zip(self.records, self.forms, self.documents, strict=True)
-        return sum(each.value is not None and (form == "field" or not isinstance(found, Object)) for each, form, found in seen)
-
 
 def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
     """List everything in a sample that could be a sequence, a producer or an epoch.
 
-    Of what the command line names, `given` by role, a sequence is taken whether it fits or not. Raises a UsageError if no record
-    of the sample has what is named.
+    Of `given`, what the command line names by role, a sequence is taken whether it fits or not. Raises a UsageError if no
+    record of the sample has what is named.
     """
     found, sources, left_out = Found.of(sample, registered or Registered()), list[Source](), 0
-    rows = zip(found.records, found.forms, found.documents, strict=True)
+    rows = [*zip(found.records, found.forms, found.documents, strict=True)]
     named = Counter(name for row in rows for name in dict.fromkeys(_names(*row)))
+    is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
+    no_json = sum(record.value is not None and not is_ for (record, _, _), is_ in zip(rows, is_json, strict=True))
     for form in _FORMS:
         of_form = [each for each, _ in named.most_common() if isinstance(each, Source) and each.form == form]
         sources += sorted(of_form[:MOST_NAMES], key=lambda each: each.argument)
@@ -286,9 +274,10 @@ def find(sample: Sample, registered: Registered | None = None, given: Mapping[st
         is_prefixed = source.form == "json" and "prefixed_json" in found.forms
         by_role[role] = judge(found, replace(source, form="prefixed_json") if is_prefixed else source)
         _require_read(sample, judged, role, by_role[role])
-    unnamed = [each for each in named if isinstance(each, str)]
-    fitting = options(sample, judged, by_role)
-    return replace(found, candidates=judged, options=fitting, unnamed=unnamed, left_out=left_out)
+    unnamed, fitting = [each for each in named if isinstance(each, str)], options(sample, judged, by_role)
+    position = next((each for each in judged if each.source.form == "debezium"), None)
+    found = replace(found, candidates=judged, options=fitting, unnamed=unnamed, left_out=left_out)
+    return replace(found, position=position, no_json=no_json)
 
 
 def _require_read(sample: Sample, found: Sequence[Candidate], role: str, each: Candidate) -> None:
@@ -438,10 +427,8 @@ def _key_texts(key: bytes | None) -> frozenset[str]:
     if isinstance(found, dict | list):
         scalars = [part for _, part in parts(found) if part is not None and not isinstance(part, dict | list)]
         return frozenset(text_of(part).decode() for part in scalars)
-    texts = {str(int.from_bytes(key, signed=True))} if len(key) in WIDTHS.values() else set()
-    with contextlib.suppress(UnicodeDecodeError):
-        texts.add(key.decode())
-    return frozenset(texts)
+    number = [str(int.from_bytes(key, signed=True))] if len(key) in WIDTHS.values() else []
+    return frozenset([key.decode(errors="replace"), *number])
 
 
 def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:

@@ -201,19 +201,12 @@ def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding
 
 
 def _undecodable(raw: bytes, value: ValueFormat, schema: Schema | None = None) -> str | None:
-    r"""Why a value is certainly undecodable, and what it begins with; None if it may be decoded.
-
-    >>> from lakehouse.settings.pipeline import ValueFormat
-    >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
-    >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
-    ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')
-    """
+    """Why a value is certainly undecodable, and what it begins with; None if it may be decoded."""
     body = raw if value.registry is None else without_prefix(raw)
     if body is None or len(raw) > value.max_bytes:
         why: str | None = "without the id of a schema" if body is None else "longer than value.max_bytes"
     elif value.format == "avro":
-        is_of_schema = schema is None or schema.why or schema.decoded(raw) is not None
-        why = None if is_of_schema else "not of value.avro_schema"
+        why = "not of value.avro_schema" if schema and not schema.why and schema.decoded(raw) is None else None
     elif value.format == "protobuf" and value.registry is not None:
         why = "without the indexes of a message" if message_path(raw) is None else None
     elif value.format == "protobuf":
@@ -317,6 +310,5 @@ def _of_commits(lakehouse: Lakehouse) -> Finding:
         True: "written; the second of two was refused (put-if-absent)",
         False: "the second of two overwrote the first",
     }[is_exclusive]
-    single = "lakehouse: {storage: {single_writer: true}}"
-    next_step = f"Take a store that keeps `If-None-Match: *`; or, if nobody else ever writes: {single}."
+    next_step = "Take a store that keeps `If-None-Match: *`; if nobody else ever writes, set lakehouse.storage.single_writer."
     return _finding("commits", observed, ok=is_exclusive is not False, next_step=next_step)

@@ -28,7 +28,7 @@ from lakehouse.settings.secrets import secret_texts, smells_of_secret
 from silver.extract import one_record
 from tidemark.extras.formats.prefixes import framing
 from tidemark.extras.onboarding import candidates, values
-from tidemark.extras.onboarding.candidates import extractor, find
+from tidemark.extras.onboarding.candidates import extractor, find, judge
 from tidemark.extras.onboarding.sample import require_sample
 from tidemark.extras.onboarding.values import Registered, schema_ids, with_long_ids
 from tidemark.process import exit_codes, output
@@ -105,19 +105,19 @@ class Asked:
     def registry_keys(self) -> dict[str, str]:
         """The registry as `value.registry` of the config has it; empty if none is named."""
         keys = _pairs("--registry-property", self.registry_properties)
-        return {**keys, "url": self.registry} if self.registry else keys
+        return {**keys, "url": Reference(self.registry)} if self.registry else keys
 
     def sections(self) -> list[Section]:
         """The sections that a config begins with. Secrets in the properties are references."""
         pipeline = re.sub(r"^[.-]+", "", self.topics[0])[:_LONGEST_PIPELINE] or "pipeline"
         properties = _pairs("--property", self.given_properties)
-        kafka = {"bootstrap_servers": self.brokers, "topics": list(self.topics)}
+        kafka = {"bootstrap_servers": Reference(self.brokers), "topics": list(self.topics)}
         of_name = "The pipeline's name. It marks the tables, so it must not change once there are some."
         of_root = "Where the tables go: a folder, or an address in an object store."
         return [
             Section({"pipeline": pipeline}, [of_name]),
             Section({"kafka": Block(kafka | ({"properties": Block(properties)} if properties else {}))}),
-            Section({"lakehouse": {"root": literal(self.root)}}, [of_root]),
+            Section({"lakehouse": {"root": self.root}}, [of_root]),
         ]
 
 
@@ -125,11 +125,19 @@ class Block(dict[str, Any]):
     """A mapping that the config has on lines of its own."""
 
 
+class Reference(str):
+    """A text of the config that may hold references. In other texts `${` stays text."""
+
+    __slots__ = ()
+
+
 class _Dumper(yaml.SafeDumper):
     pass
 
 
 _Dumper.add_representer(Block, lambda dumper, block: dumper.represent_mapping("tag:yaml.org,2002:map", block, flow_style=False))
+_Dumper.add_representer(Reference, lambda dumper, text: dumper.represent_str(text))
+_Dumper.add_representer(str, lambda dumper, text: dumper.represent_str(text.replace("${", "$${")))
 
 
 class Section(NamedTuple):
@@ -150,11 +158,6 @@ def config_text(sections: Iterable[Section]) -> str:
             lines += [f"# {line}" if section.is_proposal else line for line in text.splitlines()]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
-
-
-def literal(value: Any) -> Any:
-    """What producers wrote, for a config: its `${` is no reference."""
-    return json.loads(json.dumps(value).replace("${", "$${"))
 
 
 class Look:
@@ -191,15 +194,10 @@ class Look:
 
 
 def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
-    """Look at a sample of the topics, say what was found, and write a config that runs; `ask` asks a person.
+    """Say what a sample of the topics has, and write a config that runs; return 1 if nothing fits as the sequence, else 0.
 
-    Returns:
-        0 if the config was written, 1 if nothing fits as the sequence.
-
-    Raises:
-        UsageError: An option is missing or wrong, or the file is there.
-        SourceError: The topic cannot be read.
-        RegistryError: A schema registry is named, and cannot be asked.
+    `ask` asks a person. Raises a UsageError for a wrong option or a file that is there, a SourceError for a topic that cannot
+    be read, and a RegistryError for a schema registry that cannot be asked.
     """
     _require_free(asked)
     _ = asked.registry_keys, asked.given  # wrong ones are named before anybody is asked
@@ -213,8 +211,7 @@ def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
     try:
         registered = values.ask_registry(settings.registry, sample.records) if settings.registry else Registered()
     except RegistryError as error:
-        parts = {name: getattr(error, name) for name in ("where", "observed", "expected")}
-        raise RegistryError(error.what, **parts, next_step=_NO_REGISTRY) from None
+        raise RegistryError(error.what, where=error.where, observed=error.observed, next_step=_NO_REGISTRY) from None
     look, commands = Look(sample, asked, registered), list[str]()
     if ask is not None and not as_json and "sequence" not in asked.given and len(look.options) > 1:
         look.chosen = _choose(look.options[:_MOST_OFFERED], ask)
@@ -264,12 +261,9 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{option} needs a name and a value.", where=where, next_step="Write NAME=VALUE.")
         is_secret = smells_of_secret(name) and name != "key"  # a registry's key is a file
         if (is_secret and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
-            what, expected = (
-                "A secret is given in plain text; the shell's history would keep it.",
-                "${env:NAME} or ${secret:scope/key}",
-            )
+            what, expected = "A secret is given in plain text, which the shell keeps.", "${env:NAME} or ${secret:scope/key}"
             raise UsageError(what, where=where, expected=expected, next_step="Put it into an environment variable.")
-        found[name] = value
+        found[name] = Reference(value)
     return found
 
 
@@ -278,7 +272,7 @@ def _source(role: str, text: str) -> Source:
     form, _, argument = text.partition(":")
     spelled: Any = {form: argument or form == "offset" or None}
     why = (
-        "header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset, custom:MODULE:NAME, or {header: n, encoding: int64}"
+        "header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset, custom:MODULE:NAME or {header: n, encoding: int64}"
     )
     try:
         spelled = yaml.safe_load(text) if text.startswith("{") else spelled
@@ -293,7 +287,6 @@ def _source(role: str, text: str) -> Source:
 
 
 def _settings(asked: Asked) -> Settings:
-    """What the sample and the schemas are read by."""
     value = {"format": "json", "schema": "value STRING", "registry": asked.registry_keys}
     sections = [*asked.sections(), Section({"sequence": {"offset": True}})]
     return _parse(asked, [*sections, Section({"value": value})] if asked.registry_keys else sections)
@@ -308,7 +301,6 @@ def _parse(asked: Asked, sections: Sequence[Section]) -> Settings:
 
 
 def _choose(options: Sequence[Option], ask: Ask) -> Option:
-    """The option that a person takes."""
     lines = [f"  {number}  {printable(each.label)}: {each.describe()}" for number, each in enumerate(options, start=1)]
     sys.stderr.write("\nSeveral fit as the sequence:\n" + "\n".join(lines) + "\n")
     while True:
@@ -331,27 +323,22 @@ def config_sections(look: Look) -> list[Section]:
             why.append(f"Within the streams of the sample it {chosen.describe()}.")
         if each.source.form == "offset":
             why.append(f"It guards against reading twice, not against resends: {_OFFSET}.")
-        found.append(Section({role: literal(extractor(each.source))}, why))
+        found.append(Section({role: extractor(each.source)}, why))
     if _is_per_partition(look):
         repeats = "A number is in several partitions of the sample. So they are not compared where a topic gets partitions."
         found.append(Section({"policies": {"numbering": "per_partition"}}, [repeats]))
     if own := _own(look):
-        found.append(Section({"topics": literal(own)}, ["These topics are read otherwise: nothing fits all of them."]))
+        found.append(Section({"topics": own}, ["These topics are read otherwise: nothing fits all of them."]))
     return [*found, *look.decoding]
 
 
 def _is_per_partition(look: Look) -> bool:
-    """Whether numbers of the sequence repeat across the partitions of a topic."""
     chosen = look.chosen
     if chosen is None or "producer" in chosen.by_role or chosen.form in ("offset", "custom", "debezium"):
         return False
-    fitting = [(topic, each) for topic in look.topics for each in topic.options if each.label == chosen.label]
-    places = {
-        (record.topic, record.partition, number)
-        for topic, option in fitting
-        for record, number in zip(topic.sample.records, option.by_role["sequence"].numbers, strict=True)
-        if number is not None
-    }
+    own, numbers = look.own, judge(look.overall, chosen.by_role["sequence"].source, detects=False).numbers
+    numbered = [(each, number) for each, number in zip(look.sample.records, numbers, strict=True) if number is not None]
+    places = {(each.topic, each.partition, number) for each, number in numbered if each.topic not in own}
     return len({(topic, number) for topic, _, number in places}) < len(places)
 
 
@@ -394,10 +381,10 @@ def _value_sections(look: Look) -> list[Section]:
     if payload.left_out:
         why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
     registry = {"registry": Block(look.asked.registry_keys)} if registered.formats else {}
-    value = Block({"format": top, "schema": literal(payload.schema)} | registry)
+    value = Block({"format": top, "schema": payload.schema} | registry)
     proposed = [*islice(candidates.expectations(found, payload.fields), _MOST_EXPECTATIONS)]
     holds = ["What holds of these fields in the sample. Correct it, and the gate will look at it:"]
-    gate = Section({"gate": Block(expectations=literal(proposed))}, holds, is_proposal=True)
+    gate = Section({"gate": Block(expectations=proposed)}, holds, is_proposal=True)
     return [Section({"value": value}, why, is_proposal=not (registered.formats or is_event)), *([gate] if proposed else [])]
 
 
@@ -416,7 +403,7 @@ def answer(look: Look, commands: Sequence[str]) -> str:
         written = f"Written: {look.asked.config}. It says why in its comments.{proposed}"
         lines = _wrapped([*_on_chosen(look, chosen), *notes, written, "", "Next:"]) + [f"  {command}" for command in commands]
     elif look.sample.records:
-        lines = _wrapped([_on_unfit(look, unfit), *notes, *_ways(look, unfit)])
+        lines = _wrapped(_on_unfit(look, unfit, notes))
     else:
         none = f"{_listed(look.asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
         lines = _wrapped([f"{none} Send some, or name what the records will have: --sequence header:seq"])
@@ -441,20 +428,16 @@ def _on_chosen(look: Look, chosen: Option) -> Iterator[str]:
         yield f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.describe()}."
 
 
-def _on_unfit(look: Look, unfit: Sequence[Found]) -> str:
+def _on_unfit(look: Look, unfit: Sequence[Found], notes: Iterable[str]) -> Iterator[str]:
     lacking = [each.topic for each in unfit]
-    said = f"Nothing in the records of {_listed(lacking)} fits as a sequence, so no config was written."
+    yield f"Nothing in the records of {_listed(lacking)} fits as a sequence, so no config was written."
     if fit := [f"{each.topic} ({each.labels[0]})" for each in look.topics if each.options]:
-        said += f" The others have one: {_listed(fit)}. Without --topic {_listed(lacking[:1])}, init writes their config."
-    return said
-
-
-def _ways(look: Look, unfit: Sequence[Found]) -> list[str]:
-    if all(each.position for each in unfit):
-        return []
-    names = (look.asked.brokers.partition(",")[0], unfit[0].topic)
-    broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
-    return _WAYS.format(broker=broker, topic=topic).splitlines()
+        yield f"The others have one: {_listed(fit)}. Without --topic {_listed(lacking[:1])}, init writes their config."
+    yield from notes
+    if not all(each.position for each in unfit):
+        names = (look.asked.brokers.partition(",")[0], lacking[0])
+        broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
+        yield from _WAYS.format(broker=broker, topic=topic).splitlines()
 
 
 def _wrapped(lines: Iterable[str]) -> list[str]:
@@ -470,7 +453,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _looked_at(look: Look) -> str:
-    """How much was looked at, and what could not be."""
     sample, names = look.sample, [each.topic for each in look.topics]
     partitions = f"{len(sample.partitions):,} partition{'s' if len(sample.partitions) > 1 else ''}"
     records = f"{len(sample.records):,} of {sample.available:,} records of {_listed(names)}"
@@ -481,7 +463,6 @@ def _looked_at(look: Look) -> str:
 
 
 def _whys(topics: Sequence[Found]) -> Iterator[str]:
-    """Why the rest of each topic is no sequence: of numbers first, and of what the most records have."""
     for topic in topics[:_MOST_NAMED]:
         # All fields of a change event have the same reason: the position.
         is_event = topic.position is not None
@@ -497,7 +478,6 @@ def _whys(topics: Sequence[Found]) -> Iterator[str]:
 
 
 def _on_values(look: Look) -> Iterator[str]:
-    """What is known of values that begin with a header, or look like JSON and are no objects."""
     for topic in look.topics[:_MOST_NAMED]:
         values = [each.value for each in topic.sample.records if each.value is not None]
         faults = Counter(fault for value in values if (fault := _fault(value)))
@@ -530,17 +510,14 @@ def _as_json(look: Look, commands: Sequence[str]) -> dict[str, Any]:
         "brokers": asked.brokers,
         "topics": list(asked.topics),
         "records": len(sample.records),
-        "available": sample.available,
         "partitions": len(sample.partitions),
-        "is_cut_short": sample.is_cut_short,
+        **{name: getattr(sample, name) for name in ("available", "is_cut_short", "tombstones")},
         "candidates": [{**each.to_json(), "topic": topic.topic} for topic in look.topics for each in topic.candidates],
         "key": {"present": sum(each.key is not None for each in sample.records), "not_sequence": _KEY},
         "offset": {"present": len(sample.records), "not_sequence": _OFFSET},
         "unnamed": list(found.unnamed[:_MOST_UNNAMED]),
-        "left_out": found.left_out,
-        "no_json": found.no_json,
+        **{name: getattr(found, name) for name in ("left_out", "no_json")},
         "schema_ids": sorted({number for each in schema_ids(sample.records).values() for number in each}),
-        "tombstones": sample.tombstones,
         "headers_unread": sum(each.headers is None for each in sample.records),
         "options": [{"topic": topic.topic, **each.to_json()} for topic in look.topics for each in topic.options],
         "registry": {"url": asked.registry, **look.registered.to_json()} if asked.registry else None,

@@ -58,11 +58,7 @@ _SHARE = 0.95  # of a topic's values: if more have ids, the others are a produce
 
 
 def parts(found: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield each part of a document with its path, down to 20 levels.
-
-    >>> list(parts({"a": [7]}))
-    [((), {'a': [7]}), (('a',), [7]), (('a', None), 7)]
-    """
+    """Yield each part of a document with its path, down to 20 levels: (), ("a",) and ("a", None) of {"a": [7]}."""
     yield path, found
     if len(path) < _MOST_LEVELS and isinstance(found, dict | list):
         # An `Object` has its fields from last to first.
@@ -182,7 +178,6 @@ class _Fields:
         self.refused |= {(*path, name): "a key that an object has twice" for path, each in objects for name in each.repeated}
 
     def below(self, path: Path) -> tuple[Field, ...]:
-        """The fields of objects, or what lists hold as a field without a name."""
         found = ((inner[-1] or "", self.type_at(inner)) for inner in self.inner.get(path, ()))
         return tuple(Field(name, kind) for name, kind in found if kind)
 
@@ -240,10 +235,7 @@ def _declared(schema: Object, values: Sequence[Any]) -> Type | None:
 
 
 class Schema:
-    """A schema of values. `why` says why no field is looked at by it; None if they are.
-
-    `fields` are those that a payload can have of Avro values; `left_out` is what cannot be a field, with the reason.
-    """
+    """A schema, with the fields that a payload can have of Avro values. `why` says why none is looked at; None if they are."""
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
@@ -275,10 +267,7 @@ def _as_json(value: Any, kind: Type) -> Any:
 
 
 def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UNASKED) -> dict[str, list[int]]:
-    """The ids that the values of a topic begin with, for each topic whose values look as a schema registry's do.
-
-    A share of its values has to begin so, with at most `most` different ids.
-    """
+    """The ids at the begin of values, by topic, where at least a share of a topic's values have one of at most so many ids."""
     found: dict[str, Counter[int]] = {}
     for each in sample:
         if each.value is not None:
@@ -328,8 +317,6 @@ class Registered:
         yield from (f"{number}: {shortened(each.why)}." for number, each in self.schemas.items() if each.why)
         for number, error in self.refused.items():
             yield f"{number}: {error.what} It answered {error.observed}. {error.next_step}"
-        if self.undecoded:
-            yield f"{self.undecoded:,} value{'s' if self.undecoded > 1 else ''} could not be decoded by their schema."
 
     def to_json(self) -> dict[str, Any]:
         """What was found out, as plain data."""
@@ -343,11 +330,7 @@ class Registered:
 
 
 def ask_registry(settings: Registry, sample: Sequence[Sampled]) -> Registered:
-    """Ask a registry for the schemas of a sample, and decode its values.
-
-    Raises:
-        RegistryError: The registry cannot be reached, refuses, or gives none of the schemas.
-    """
+    """Ask a registry for a sample's schemas, and decode its values; a RegistryError if it refuses or gives none of them."""
     ids, places = schema_ids(sample, _SHARE, _MOST_IDS), dict[int, str]()
     for each in sample:
         if each.topic in ids and (number := schema_id(each.value or b"")):

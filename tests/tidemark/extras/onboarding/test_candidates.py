@@ -16,7 +16,7 @@ from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
 from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, walk
-from tidemark.extras.onboarding.init import Asked, Section, config_text, literal
+from tidemark.extras.onboarding.init import Asked, Section, config_text
 from tidemark.extras.onboarding.sample import Sample, Sampled
 from tidemark.extras.onboarding.values import payload
 
@@ -248,7 +248,7 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
     argument = name if form == "header" else argument_of((name,))
     if argument is None:
         return
-    section = Section({"sequence": literal({form: argument})}, ["\x1b[31m\n# pipeline: other " + name])
+    section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
     asked = Asked("localhost:9092", [".hidden-topic"], "./lake", Path("tidemark.yml"), False, 100, [], {})
     written = config_text([*asked.sections(), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
