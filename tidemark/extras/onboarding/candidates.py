@@ -505,9 +505,8 @@ def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Cand
     producers, epochs, is_open = [given.get("producer")], [given.get("epoch")], given.keys() <= {"sequence"}
     if is_open:
         rising = [each for each in found if "epoch" not in each.why_not]
-        dividing = [
-            each for each in found if "producer" not in each.why_not and (each not in rising or _is_named(each, "producer"))
-        ]
+        others = [each for each in found if each not in rising or _is_named(each, "producer")]
+        dividing = [each for each in others if "producer" not in each.why_not]
         producers += sorted(dividing, key=lambda each: len(each.different_names))[:_MOST_PRODUCERS]
         epochs += rising[:_MOST_EPOCHS]
     extras = sorted(product(producers, epochs), key=lambda pair: pair.count(None), reverse=True)

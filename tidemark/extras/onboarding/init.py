@@ -190,7 +190,31 @@ class Look:
     @cached_property
     def decoding(self) -> list[Section]:
         """How values are decoded, by the registry or else, as a proposal, as JSON; and what holds of their fields."""
-        return _value_sections(self) if self.chosen else []
+        if self.chosen is None:
+            return []
+        registered, found = self.registered, self.overall
+        if registered.formats:
+            top, _ = Counter(registered.formats.values()).most_common(1)[0]
+            payload = registered.payloads[top]
+            ids = {topic: ids for topic, ids in registered.ids.items() if registered.formats.get(topic) == top}
+            what = "JSON, with the fields of the sample" if top == "json" else "Avro, with the fields of their schemas"
+            why = [f"The values {_begins(ids)}. They are {what}."]
+        else:
+            top, payload = "json", values.payload(found.documents)
+            if registered.ids or not payload.schema or found.no_json > _SHARE_NO_JSON * len(self.sample.records):
+                return []
+            columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
+            why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
+        if is_event := all(each.events for each in self.topics):
+            why.insert(0, "The values are change events: the columns are the change and the row after it. A delete has no row.")
+        if payload.left_out:
+            why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
+        registry = {"registry": Block(self.asked.registry_keys)} if registered.formats else {}
+        value = Block({"format": top, "schema": payload.schema} | registry)
+        proposed = [*islice(candidates.expectations(found, payload.fields), _MOST_EXPECTATIONS)]
+        holds = ["What holds of these fields in the sample. Correct it, and the gate will look at it:"]
+        gate = Section({"gate": Block(expectations=proposed)}, holds, is_proposal=True)
+        return [Section({"value": value}, why, is_proposal=not (registered.formats or is_event)), *([gate] if proposed else [])]
 
 
 def init(asked: Asked, *, ask: Ask | None, as_json: bool) -> int:
@@ -236,17 +260,15 @@ def _require_free(asked: Asked) -> None:
 
 def _complete(asked: Asked, ask: Ask | None) -> Asked:
     """Prompt for brokers, topics and root that are missing; an error if there is nobody to ask."""
-
-    def prompt(option: str, question: str, default: str | None) -> str:
-        if ask is None:
-            raise UsageError(f"{option} is missing.", where="init", next_step="Add it; on a terminal init prompts for it.")
-        return ask(question, default)
-
-    brokers = asked.brokers or prompt("--brokers", "Kafka's brokers, host:port", "localhost:9092")
-    topics = asked.topics or prompt("--topic", "The topic, or several with commas between", None).replace(",", " ").split()
+    if ask is None and not (asked.brokers and asked.topics):
+        what = f"{'--topic' if asked.brokers else '--brokers'} is missing."
+        raise UsageError(what, where="init", next_step="Add it; on a terminal init prompts for it.")
+    prompt = ask or (lambda _, default: default or "")
+    brokers = asked.brokers or prompt("Kafka's brokers, host:port", "localhost:9092")
+    topics = asked.topics or prompt("The topic, or several with commas between", None).replace(",", " ").split()
     if not topics:
         raise UsageError("No topic is named.", where="--topic", next_step="Name one: --topic orders.")
-    root = asked.root or (ask("Where the tables go: a folder, or s3://bucket/path", "./lakehouse") if ask else "./lakehouse")
+    root = asked.root or prompt("Where the tables go: a folder, or s3://bucket/path", "./lakehouse")
     return replace(asked, brokers=brokers, topics=topics, root=root)
 
 
@@ -360,32 +382,6 @@ def _own(look: Look) -> dict[str, dict[str, Any]]:
             value = {"format": written, "schema": registered.payloads[written].schema} if written else None
             own.setdefault(topic, {})["value"] = value
     return own
-
-
-def _value_sections(look: Look) -> list[Section]:
-    registered, found = look.registered, look.overall
-    if registered.formats:
-        top, _ = Counter(registered.formats.values()).most_common(1)[0]
-        payload = registered.payloads[top]
-        ids = {topic: ids for topic, ids in registered.ids.items() if registered.formats.get(topic) == top}
-        what = "JSON, and the fields those of the sample" if top == "json" else "Avro, and the fields those of their schemas"
-        why = [f"The values {_begins(ids)}. They are {what}."]
-    else:
-        top, payload = "json", values.payload(found.documents)
-        if registered.ids or not payload.schema or found.no_json > _SHARE_NO_JSON * len(look.sample.records):
-            return []
-        columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
-        why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
-    if is_event := all(each.events for each in look.topics):
-        why.insert(0, "The values are change events: the columns are the change and the row after it. A delete has no row.")
-    if payload.left_out:
-        why.append(f"Left out: {_listed([f'{path} ({reason})' for path, reason in payload.left_out.items()])}.")
-    registry = {"registry": Block(look.asked.registry_keys)} if registered.formats else {}
-    value = Block({"format": top, "schema": payload.schema} | registry)
-    proposed = [*islice(candidates.expectations(found, payload.fields), _MOST_EXPECTATIONS)]
-    holds = ["What holds of these fields in the sample. Correct it, and the gate will look at it:"]
-    gate = Section({"gate": Block(expectations=proposed)}, holds, is_proposal=True)
-    return [Section({"value": value}, why, is_proposal=not (registered.formats or is_event)), *([gate] if proposed else [])]
 
 
 def _begins(ids: Mapping[str, Sequence[int]]) -> str:

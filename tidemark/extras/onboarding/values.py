@@ -302,11 +302,6 @@ class Registered:
     payloads: Mapping[str, Payload] = field(default_factory=dict)
     documents: Documents = field(default_factory=dict)
 
-    @property
-    def undecoded(self) -> int:
-        """How many values of those topics could not be decoded."""
-        return list(self.documents.values()).count(None)
-
     def lines(self) -> Iterator[str]:
         """What was found out, in sentences for a terminal."""
         if not self.ids:
@@ -325,7 +320,7 @@ class Registered:
             "refused": [{"id": number, "what": each.what} for number, each in self.refused.items()],
             "formats": dict(self.formats),
             "payloads": {name: {"schema": each.schema, "left_out": each.left_out} for name, each in self.payloads.items()},
-            "undecoded": self.undecoded,
+            "undecoded": list(self.documents.values()).count(None),
         }
 
 
