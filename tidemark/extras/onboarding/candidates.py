@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.settings.payload_schema import Type
     from tidemark.extras.onboarding.sample import Sample
 
-    Numbers, Names = Sequence[int | None], Sequence[str | None]  # one a record
+    Numbers = Sequence[int | None]  # one a record
+    Names = Sequence[str | None]
 
 MOST_NAMES = 200  # headers, and as many paths
 _MOST_STEPS, _MOST_SHOWN = 4, 30  # of a path, and candidates in an error

@@ -228,9 +228,10 @@ def _of_registry(settings: Settings, registry: Registry, records: Sequence[Sampl
         for each in records:
             value, number = values.get(each.topic), schema_id(each.value or b"")
             path = message_path(each.value or b"") if value and value.format == "protobuf" else ""
-            if value is None or number is None or path is None or (number, each.topic, path) in misfits:
+            own = value.registry if value else None
+            if value is None or own is None or number is None or path is None or (number, each.topic, path) in misfits:
                 continue
-            if number not in value.registry.undecodable_ids and len(schemas) < _MOST_IDS:
+            if number not in own.undecodable_ids and len(schemas) < _MOST_IDS:
                 schemas.add(number)
                 why = _misfit(value, *client.schema(number, met_at=each.place), path)
                 misfits[number, each.topic, path] = f"{number}, which {each.place} has: {why}" if why else ""

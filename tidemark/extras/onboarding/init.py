@@ -274,7 +274,7 @@ def _complete(asked: Asked, ask: Ask | None) -> Asked:
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     """The names and values of an option that may be repeated; an error for a secret in plain text."""
-    found = {}
+    found: dict[str, str] = {}
     for text in given:
         name, _, value = text.partition("=")
         name = name.strip()
