@@ -1,13 +1,11 @@
 """What fits as sequence, producer and epoch of a sample's records, and why the rest does not. Pure.
 
-A candidate fits as the sequence if it rises, in the order of the offsets, within each stream of the sample: a partition, or a
-producer's records in it. Records that were sent again do not count against it, nor do gaps. `walk` counts what Silver's rule
-(`silver.decide`) would decide.
+The sequence rises, in the order of the offsets, within each stream of the sample: a partition, or a producer's records in it.
+Records that were sent again do not count against it, nor do gaps. `walk` counts what Silver's rule would decide.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections import Counter
@@ -24,21 +22,22 @@ from lakehouse.extract import debezium, on_driver
 from lakehouse.extract.on_driver import Object, Record, text_of
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import ENCODED, IN_VALUE, ROLES, WIDTHS, SourceForm
-from tidemark.extras.onboarding.change_events import Event, among, is_connector
-from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Registered, scalars
+from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Event, Registered, among, is_connector, parts
 from tidemark.process.output import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakehouse.settings.payload_schema import Type
-    from tidemark.extras.onboarding.sample import Partition, Sample, Sampled
+    from tidemark.extras.onboarding.sample import Sample
+
+    Numbers = Sequence[int | None]  # one a record
+    Names = Sequence[str | None]
 
 MOST_NAMES = 200  # headers, and as many paths
-_MOST_SHOWN = 30
+_MOST_STEPS, _MOST_SHOWN = 4, 30  # of a path, and candidates in an error
 _LONGEST_NAME, _LONGEST_EXAMPLE = 200, 30
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-_NO_STEP = re.compile(r"['\[\]?]|^\*$|^$")
+_PLAIN, _NO_STEP = re.compile(r"[A-Za-z0-9_-]+"), re.compile(r"['\[\]?]|^\*$|^$")
 _KINDS = {
     WHOLE: re.compile(rb"[0-9]+"),
     "negative numbers": re.compile(rb"-[0-9]+"),
@@ -60,6 +59,7 @@ _NAMES = {
     "producer": ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device"),
     "epoch": ("epoch", "generation", "term", "incarnation", "boot", "session"),
 }
+_OF_FORMAT: dict[str | None, SourceForm] = {"avro": "field", "json": "prefixed_json"}  # behind the prefix of a registry
 _FORMS: tuple[SourceForm, ...] = ("debezium", "header", "json", "prefixed_json", "field", "value")  # those that a sample shows
 _FIRST_SECOND, _LAST_SECOND = 946_684_800, 4_102_444_800  # 2000 and 2100
 _UNITS = (1_000, 1_000_000, 1_000_000_000)  # milli-, micro- and nanoseconds; seconds themselves are as likely counters
@@ -78,10 +78,9 @@ _AGAIN = {"resent": "sent again", "unknown": "perhaps sent again: what lies befo
 
 @dataclass(frozen=True)
 class Steps:
-    """How a sequence goes within the streams of a sample, in numbers of records; `_AGAIN` and `_KEPT_OUT` have the classes.
+    """How a sequence goes within the streams of a sample, in records; `longest` are those of the longest stream.
 
-    `longest` is the records of the longest stream, `gaps` counts steps forward over numbers that are not in the sample; it is
-    None for positions, which always have some.
+    `gaps` counts steps forward over numbers that are not in the sample; it is None for positions, which always have some.
     """
 
     records: int = 0
@@ -120,26 +119,18 @@ class Steps:
                 yield f"{count:,} record{'s' if count > 1 else ''} {said}"
 
 
-def walk(
-    records: Sequence[Sampled],
-    numbers: Sequence[int | None],
-    producers: Sequence[str | None] | None = None,
-    epochs: Sequence[int | None] | None = None,
-    tails: Mapping[Partition, int] | None = None,
-) -> Steps:
-    """Walk a sequence, perhaps with producers and epochs, through the records, by topic, partition and offset.
-
-    Each argument has one value a record; one without any of them is left out. `tails` is that of a `Sample`.
-    """
+def walk(sample: Sample, numbers: Numbers, producers: Names | None = None, epochs: Numbers | None = None) -> Steps:
+    """Walk a sequence, perhaps with producers and epochs, through a sample. A record without one of them is left out."""
     counts, records_of = Counter[str](), Counter[tuple[str, int, str]]()
     highest, before_tail = dict[object, tuple[int, int]](), dict[object, tuple[int, int]]()
     seen: dict[object, int | None] = {}  # None for a fenced one
-    for record, sequence, producer, epoch in zip(records, numbers, producers or repeat(""), epochs or repeat(0), strict=False):
+    columns = zip(sample.records, numbers, producers or repeat(""), epochs or repeat(0), strict=False)
+    for record, sequence, producer, epoch in columns:
         if sequence is None or producer is None or epoch is None:
             continue
         stream, ordinal, content = (*record[:2], producer), (epoch, sequence), hash((record.key, record.value))
         top = highest.get(stream, (-1, -1))
-        is_first_of_tail = stream not in before_tail and record.offset >= (tails or {}).get(record[:2], math.inf)
+        is_first_of_tail = stream not in before_tail and record.offset >= sample.tails.get(record[:2], math.inf)
         if is_first_of_tail:
             before_tail[stream] = top
         if ordinal > top:
@@ -163,9 +154,8 @@ def walk(
 class Candidate:
     """A header, a path, the whole value or a position, over all records of a sample.
 
-    `kind` is what most of its values are, in words; `kinds` counts all. `numbers` has the number of each record, `names` the
-    producer's name; None without one. `problems` counts records without a number, see `lakehouse.contracts.silver.PROBLEMS`.
-    `is_able`: it may be a sequence, perhaps with a producer or an epoch. `why_not` has why it does not fit by itself, by role.
+    `kind` is what most of its values are, in words. `numbers` and `names` have one a record, or None. `problems` counts
+    records without a number, by the names of `lakehouse.contracts.silver.PROBLEMS`. `why_not` is that of `_why_not`.
     """
 
     source: Source
@@ -173,13 +163,12 @@ class Candidate:
     kinds: dict[str, int]
     example: str | None
     problems: dict[str, int]
-    numbers: Sequence[int | None]
+    numbers: Numbers
     known: Sequence[int]
-    names: Sequence[str | None]
+    names: Names
     different_names: frozenset[str]
     present: int
-    steps: Steps = Steps()
-    is_able: bool = False
+    steps: Steps
     why_not: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -226,26 +215,36 @@ def extractor(source: Source) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """What a sample has: candidates, and what fits as the sequence, the best first.
+    """A sample as extractors read it, its candidates, and what fits as the sequence, the best first.
 
-    `documents` has each value as JSON, or decoded from Avro; None if it is neither. `unnamed` are names that the config cannot
-    spell, not escaped; `left_out` counts names beyond the most frequent ones, and `no_json` values that are no JSON objects,
-    tombstones apart. `events` are the change events, if most values are such.
+    Each document is a value as JSON, or decoded from Avro; None if it is neither. `forms` are those of extractors that read a
+    field of it. `events` are the change events, if most values are such, and `position` theirs, if the config can name it.
+    `unnamed` are names that the config cannot spell. `no_json` counts values that are no JSON objects, without tombstones.
     """
 
+    topic: str  # of the first record
     sample: Sample
-    candidates: Sequence[Candidate]
-    options: Sequence[Option]
+    records: Sequence[Record]
+    forms: Sequence[SourceForm]
     documents: Sequence[Any]
-    unnamed: Sequence[str]
-    left_out: int
-    no_json: int
-    events: Sequence[Event] = ()
+    keys: Sequence[frozenset[str]]
+    events: Sequence[Event]
+    candidates: Sequence[Candidate] = ()
+    options: Sequence[Option] = ()
+    unnamed: Sequence[str] = ()
+    left_out: int = 0
+    position: Candidate | None = None
+    no_json: int = 0
 
-    @property
-    def topic(self) -> str:
-        """The topic of the first record."""
-        return self.sample.records[0].topic if self.sample.records else ""
+    @classmethod
+    def of(cls, sample: Sample, registered: Registered) -> Found:
+        """Read a sample, without candidates."""
+        decoded, keys = registered.documents, [_key_texts(each.key) for each in sample.records]
+        records = [Record(each.value, each.headers or (), each.offset, decoded.get(each[:3])) for each in sample.records]
+        forms = [_OF_FORMAT.get(registered.formats.get(each.topic), "json") for each in sample.records]
+        documents = [each.json if form == "json" else each.decoded for each, form in zip(records, forms, strict=True)]
+        topic = sample.records[0].topic if sample.records else ""
+        return cls(topic, sample, records, forms, documents, keys, among(documents))
 
     @property
     def labels(self) -> list[str]:
@@ -256,57 +255,56 @@ class Found:
 def find(sample: Sample, registered: Registered | None = None, given: Mapping[str, Source] | None = None) -> Found:
     """List everything in a sample that could be a sequence, a producer or an epoch.
 
-    Of what the command line names, `given` by role, a sequence is taken whether it fits or not.
-
-    Raises:
-        UsageError: No record of the sample has what the command line names.
+    Of `given`, what the command line names by role, a sequence is taken whether it fits or not. Raises a UsageError if no
+    record of the sample has what is named.
     """
-    registered = registered or Registered()
-    rows = [registered.row(each) for each in sample.records]
-    records, documents = [record for record, _, _ in rows], [document for _, _, document in rows]
+    found, sources, left_out = Found.of(sample, registered or Registered()), list[Source](), 0
+    rows = [*zip(found.records, found.forms, found.documents, strict=True)]
     named = Counter(name for row in rows for name in dict.fromkeys(_names(*row)))
-    sources, left_out = list[Source](), 0
+    is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
+    no_json = sum(record.value is not None and not is_ for (record, _, _), is_ in zip(rows, is_json, strict=True))
     for form in _FORMS:
         of_form = [each for each, _ in named.most_common() if isinstance(each, Source) and each.form == form]
         sources += sorted(of_form[:MOST_NAMES], key=lambda each: each.argument)
         left_out += len(of_form[MOST_NAMES:])
-    if not all(isinstance(document, Object) for document in documents):
+    if not all(isinstance(document, Object) for document in found.documents):
         sources.append(Source("value"))
-    keys, events = [_key_texts(each.key) for each in sample.records], among(documents)
-    databases = dict.fromkeys(each.database for each in events if each.database)
-    sources = [*(Source("debezium", each) for each in databases), *sources]
-    found = [_judged(sample, candidate(each, records), keys, events) for each in sources]
-    by_role = {}
+    positions = [Source("debezium", each) for each in dict.fromkeys(each.database for each in found.events) if each]
+    judged, by_role = [judge(found, each) for each in (*positions, *sources)], dict[str, Candidate]()
     for role, source in (given or {}).items():
-        is_prefixed = source.form == "json" and "json" in registered.formats.values()
-        each = candidate(replace(source, form="prefixed_json") if is_prefixed else source, records)
-        by_role[role] = _judged(sample, each, keys, events)
-        is_name = each.different_names and not (source.form == "field" and each.kind in _NOBODY)
-        is_read = is_name if role == "producer" else each.known and not each.kind.endswith(_LITTLE_ENDIAN)
-        if not is_read and sample.records and source.form != "custom":  # only Spark runs code of your own
-            known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
-            of_topic = f"{len(sample.records):,} records of {sample.records[0].topic}"
-            raise UsageError(
-                f"No record of the sample has a {role} where --{role} names it; nothing was written.",
-                where=f"--{role} {each.label}",
-                observed=f"{each.describe()}, in {each.present:,} of {of_topic}"
-                if each.present
-                else f"{of_topic} with {known}",
-                next_step="Correct the name; case counts. A field needs --registry. Without the option, init says what fits.",
-            )
-    unnamed = [each for each in named if isinstance(each, str)]
-    is_json = [form != "field" and isinstance(document, Object) for _, form, document in rows]
-    no_json = sum(each.value is not None for each, is_ in zip(records, is_json, strict=True) if not is_)
-    return Found(sample, found, options(sample, found, by_role), documents, unnamed, left_out, no_json, events)
+        is_prefixed = source.form == "json" and "prefixed_json" in found.forms
+        by_role[role] = judge(found, replace(source, form="prefixed_json") if is_prefixed else source)
+        _require_read(sample, judged, role, by_role[role])
+    unnamed, fitting = [each for each in named if isinstance(each, str)], options(sample, judged, by_role)
+    position = next((each for each in judged if each.source.form == "debezium"), None)
+    found = replace(found, candidates=judged, options=fitting, unnamed=unnamed, left_out=left_out)
+    return replace(found, position=position, no_json=no_json)
+
+
+def _require_read(sample: Sample, found: Sequence[Candidate], role: str, each: Candidate) -> None:
+    if role == "producer":
+        is_read = bool(each.different_names) and not (each.source.form == "field" and each.kind in _NOBODY)
+    else:
+        is_read = bool(each.known) and not each.kind.endswith(_LITTLE_ENDIAN)
+    if is_read or not sample.records or each.source.form == "custom":  # only Spark runs code of your own
+        return
+    known = ", ".join(printable(other.label) for other in found[:_MOST_SHOWN]) or "no headers and no JSON"
+    of_topic = f"{len(sample.records):,} records of {sample.records[0].topic}"
+    observed = f"{each.describe()}, in {each.present:,} of {of_topic}" if each.present else f"{of_topic} with {known}"
+    what, next_step = (
+        f"No record of the sample has a {role} where --{role} names it.",
+        "A field needs --registry.",
+    )
+    raise UsageError(what, where=f"--{role} {each.label}", observed=observed, next_step=next_step)
 
 
 def _names(record: Record, form: SourceForm, document: Any) -> Iterator[Source | str]:
     """Yield what an extractor could name in a record, and the names that no extractor can spell."""
     for name, _ in record.headers:
         yield Source("header", name) if 0 < len(name) <= _LONGEST_NAME else name
-    for path, _ in scalars(document) if isinstance(document, Object) else ():
+    for path, part in parts(document) if isinstance(document, Object) else ():
         keys = [step for step in path if step is not None]
-        if len(keys) == len(path):
+        if len(keys) == len(path) <= _MOST_STEPS and not isinstance(part, dict | list):
             argument = argument_of(keys)
             yield Source(form, argument.removeprefix("$." if form == "field" else "")) if argument else ".".join(keys)
 
@@ -318,65 +316,52 @@ def argument_of(path: Sequence[str]) -> str | None:
     return "$" + "".join(f".{step}" if _PLAIN.fullmatch(step) else f"['{step}']" for step in path)
 
 
-def candidate(source: Source, records: Iterable[Record], *, detects: bool = True) -> Candidate:
-    """What a source reads of each record. A header or value that holds binary numbers is read as such, if wanted."""
-    read = [on_driver.raw(source, each) for each in records]
+def judge(found: Found, source: Source, *, detects: bool = True) -> Candidate:
+    """Read a source of each record, and judge it. If `detects`, binary numbers of a header or value are read as such."""
+    read = [on_driver.raw(source, each) for each in found.records]
     there = [raw for raw, _ in read if raw is not None]
     kinds = Counter(map(_kind, there))
     kind = kinds.most_common(1)[0][0] if there else "nothing"
-    is_detected = detects and source.form in ("header", "value")
-    encoding = _BINARY.get(kind, source.encoding) if is_detected else source.encoding
-    if encoding != "utf8":
+    if detects and source.form in ("header", "value"):
+        source = replace(source, encoding=_BINARY.get(kind, source.encoding))
+    if source.encoding != "utf8":
         orders = ([int.from_bytes(each, order) for each in there] for order in ("little", "big"))
         little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in orders)
         # The right order of bytes has by far the smaller steps.
-        kind = f"whole numbers in {WIDTHS[encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
-    numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
-    names = [None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read]
+        kind = f"whole numbers in {WIDTHS[source.encoding]} bytes{_LITTLE_ENDIAN}" if little * _FAR < big else kind
+    numbered = [(None, problem) if raw is None else on_driver.to_number(raw, source.encoding) for raw, problem in read]
+    numbers = [number for number, _ in numbered]
     if source.form == "debezium":  # the whole position in one number
         of_epochs, kind = Source("debezium_epoch", source.argument), "positions of change events"
-        epochs = [on_driver.number(of_epochs, each)[0] or 0 for each in records]
-        numbers = [
-            (number and epoch << debezium.BITS | number, problem)
-            for (number, problem), epoch in zip(numbers, epochs, strict=True)
-        ]
-    return Candidate(
-        source=replace(source, encoding=encoding),
+        epochs = [on_driver.number(of_epochs, each)[0] or 0 for each in found.records]
+        numbers = [number and epoch << debezium.BITS | number for number, epoch in zip(numbers, epochs, strict=True)]
+    names = [None if raw is None else on_driver.to_name(raw, source.encoding)[0] for raw, _ in read]
+    read_by = Candidate(
+        source=source,
         kind=kind,
         kinds=dict(kinds.most_common()),
         example=shortened(plain(there[0]), _LONGEST_EXAMPLE) if there else None,
-        problems=dict(Counter(problem for _, problem in numbers if problem is not None)),
-        numbers=[number for number, _ in numbers],
-        known=[number for number, _ in numbers if number is not None],
+        problems=dict(Counter(problem for _, problem in numbered if problem is not None)),
+        numbers=numbers,
+        known=[number for number in numbers if number is not None],
         names=names,
         different_names=frozenset(name for name in names if name is not None),
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
+        steps=walk(found.sample, numbers),
     )
+    return replace(read_by, why_not=_why_not(found, read_by))
 
 
-def _kind(raw: bytes) -> str:
-    """What bytes are, in words. Of long ones, only the beginning is looked at."""
-    start = raw[: on_driver.MOST_BYTES]
-    for kind, pattern in _KINDS.items():
-        if pattern.fullmatch(start):
-            return kind
-    text = start.decode(errors="replace")
-    if text.isprintable() and "\ufffd" not in text:
-        return TEXT
-    if (binary := f"whole numbers in {len(raw)} bytes") in _BINARY:
-        return binary
-    return "bytes" if "\ufffd" in text.rstrip("\ufffd") else TEXT
-
-
-def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], events: Sequence[Event]) -> Candidate:
-    """Add how a candidate's numbers go, and why it does not fit as the sequence, the producer or the epoch."""
+def _why_not(found: Found, each: Candidate) -> dict[str, str]:
+    """Why a candidate does not fit by itself, by role; `never` is why it is no sequence with a producer or epoch either."""
+    sample, events, steps = found.sample, found.events, each.steps
     skipped = sample.tombstones if each.source.form in IN_VALUE else 0
-    steps, total = walk(sample.records, each.numbers, tails=sample.tails), len(each.numbers) - skipped
+    total = len(each.numbers) - skipped
     missing, without, different = total - each.present, each.names.count(None) - skipped, len(each.different_names)
     is_event = bool(events) and each.is_in_value
     is_column = is_event and events[0].is_column(each.source.argument)
     position = f"debezium:{events[0].database}" if is_event and events[0].database else ""
-    in_key = [name in texts for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
+    in_key = [name in texts for name, texts in zip(each.names, found.keys, strict=True) if name is not None and texts]
     in_order = [(record[:2], number) for record, number in zip(sample.records, each.numbers, strict=True) if number is not None]
     falls = any(place == before and number < earlier for (before, earlier), (place, number) in pairwise(in_order))
     example = f"{each.kind}, such as {printable(each.example or '')}"
@@ -403,10 +388,7 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], eve
     )
     no_producer = (
         (is_event and not is_connector(each.source.argument), "it is a part of a change event, and names no connector"),
-        (
-            without > _SHARE_OUT * total,
-            f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records",
-        ),
+        (without > _SHARE_OUT * total, f"it is missing, empty or too long in {without:,} of {total:,} records"),
         (each.kind in _NOBODY, f"{each.kind} name nobody"),
         (different == 1, "it is the same in all records, so it divides nothing"),
         (different > min(1_000, max(2, total / 5)), f"{different:,} different values in {total:,} records are too many"),
@@ -418,10 +400,24 @@ def _judged(sample: Sample, each: Candidate, keys: Sequence[frozenset[str]], eve
         (len(set(each.numbers)) > total / 5, "it changes too often"),
         (falls, "it falls within a partition, and records of a lower epoch are kept out"),
     )
-    rules = {"sequence": unable + unread + no_sequence, "producer": no_producer, "epoch": unread + no_epoch}
-    why_not = {role: next((why for is_so, why in of_role if is_so), None) for role, of_role in rules.items()}
-    is_able = not any(is_so for is_so, _ in unable + unread) and not is_time(each.known)
-    return replace(each, steps=steps, is_able=is_able, why_not={role: why for role, why in why_not.items() if why})
+    rules = {"never": unable + unread + no_sequence[2:3], "sequence": unable + unread + no_sequence}
+    rules |= {"producer": no_producer, "epoch": unread + no_epoch}
+    first = {role: next((why for is_so, why in of_role if is_so), "") for role, of_role in rules.items()}
+    return {role: why for role, why in first.items() if why}
+
+
+def _kind(raw: bytes) -> str:
+    """What bytes are, in words. Of long ones, only the beginning is looked at."""
+    start = raw[: on_driver.MOST_BYTES]
+    for kind, pattern in _KINDS.items():
+        if pattern.fullmatch(start):
+            return kind
+    text = start.decode(errors="replace")
+    if text.isprintable() and "\ufffd" not in text:
+        return TEXT
+    if (binary := f"whole numbers in {len(raw)} bytes") in _BINARY:
+        return binary
+    return "bytes" if "\ufffd" in text.rstrip("\ufffd") else TEXT
 
 
 def _key_texts(key: bytes | None) -> frozenset[str]:
@@ -430,11 +426,10 @@ def _key_texts(key: bytes | None) -> frozenset[str]:
         return frozenset()
     found = Record(key).json
     if isinstance(found, dict | list):
-        return frozenset(text_of(part).decode() for _, part in scalars(found) if part is not None)
-    texts = {str(int.from_bytes(key, signed=True))} if len(key) in WIDTHS.values() else set()
-    with contextlib.suppress(UnicodeDecodeError):
-        texts.add(key.decode())
-    return frozenset(texts)
+        scalars = [part for _, part in parts(found) if part is not None and not isinstance(part, dict | list)]
+        return frozenset(text_of(part).decode() for part in scalars)
+    number = [str(int.from_bytes(key, signed=True))] if len(key) in WIDTHS.values() else []
+    return frozenset([key.decode(errors="replace"), *number])
 
 
 def is_time(numbers: Sequence[float], *, with_seconds: bool = False) -> bool:
@@ -464,7 +459,7 @@ class Option:
         producer, epoch = by_role.get("producer"), by_role.get("epoch")
         names, epochs = producer.names if producer else None, epoch.numbers if epoch else None
         sequence = by_role["sequence"]
-        steps = walk(sample.records, sequence.numbers, names, epochs, sample.tails)
+        steps = walk(sample, sequence.numbers, names, epochs)
         skipped = sample.tombstones if sequence.source.form in IN_VALUE else 0
         steps = replace(steps, gaps=None) if sequence.source.form == "debezium" else steps
         return cls(by_role, steps, len(sample.records) - skipped - steps.records)
@@ -479,6 +474,15 @@ class Option:
         """The option in the command line's words."""
         return " with ".join(label if role == "sequence" else f"{role} {label}" for role, label in self.labels.items())
 
+    @property
+    def form(self) -> SourceForm:
+        """The form of its sequence."""
+        return self.by_role["sequence"].source.form
+
+    def to_json(self) -> dict[str, Any]:
+        """The option as plain data."""
+        return {"label": self.label, "steps": {**asdict(self.steps), "unread": self.unread}}
+
     def describe(self) -> str:
         """How it goes, in words."""
         invalid = f"; {self.unread:,} invalid" if self.unread else ""
@@ -492,24 +496,22 @@ class Option:
     def rank(self) -> tuple[object, ...]:
         """The place among several: the lowest is the best; see `ORDER`."""
         is_named, named = _is_named(self.by_role["sequence"], "sequence"), self.named()
-        kept_out, form = self.steps.kept_out + self.unread, self.by_role["sequence"].source.form
-        place = (*_FORMS, form).index(form)
+        kept_out, place = self.steps.kept_out + self.unread, (*_FORMS, self.form).index(self.form)
         return (kept_out, len(named), not is_named, named.count(False), place, self.steps.gaps or 0, self.label)
 
 
 def options(sample: Sample, found: Sequence[Candidate], given: Mapping[str, Candidate]) -> list[Option]:
     """List the sequences that fit, perhaps with a producer or an epoch, the best first; `given` is as in `find`."""
-    sequences = [given["sequence"]] if "sequence" in given else [each for each in found if each.is_able]
+    sequences = [given["sequence"]] if "sequence" in given else [each for each in found if "never" not in each.why_not]
     producers, epochs, is_open = [given.get("producer")], [given.get("epoch")], given.keys() <= {"sequence"}
     if is_open:
         rising = [each for each in found if "epoch" not in each.why_not]
-        dividing = [
-            each for each in found if "producer" not in each.why_not and (each not in rising or _is_named(each, "producer"))
-        ]
+        others = [each for each in found if each not in rising or _is_named(each, "producer")]
+        dividing = [each for each in others if "producer" not in each.why_not]
         producers += sorted(dividing, key=lambda each: len(each.different_names))[:_MOST_PRODUCERS]
         epochs += rising[:_MOST_EPOCHS]
     extras = sorted(product(producers, epochs), key=lambda pair: pair.count(None), reverse=True)
-    unclean = [each for each in sequences if each.is_able and each.steps.kept_out and not each.steps.is_constant]
+    unclean = [each for each in sequences if "never" not in each.why_not and each.steps.kept_out and not each.steps.is_constant]
     unclean.sort(key=lambda each: (not _is_named(each, "sequence"), -len(set(each.numbers))))
     with_extras = {each.source for each in unclean[:_MOST_SEQUENCES]}
     fitting = list[Option]()
@@ -550,7 +552,7 @@ def expectations(found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any
         if len(texts) == len(values):
             yield {"expect_column_values_to_not_be_null": column | severity}
         known = [value for value in values if value is not None]
-        different, steps = sorted(set(known)), walk(found.sample.records, values) if kind.name in _READ else None
+        different, steps = sorted(set(known)), walk(found.sample, values) if kind.name in _READ else None
         if steps and len(different) > 1 and steps.in_order < steps.records / 2 and not is_time(known, with_seconds=True):
             limits = {"min_value": different[0], "max_value": different[-1]}
             yield {"expect_column_values_to_be_between": column | limits | severity}

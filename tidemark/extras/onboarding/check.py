@@ -1,8 +1,7 @@
-"""`tidemark check`: what the next run of this config would refuse. Commits nothing.
+"""`tidemark check`: what the next run of this config would refuse. Commits nothing, and removes what a probe writes.
 
-Kafka, the machine and the place of the tables are looked at without a session. For the rest it calls the functions that a run
-calls, see `pipelines.refusals`: a session starts where there are tables, or something that Spark alone can judge.
-What a probe writes to try it, it removes again.
+Looks at Kafka, the machine and the tables' place without a session. Calls a run's own functions, see `pipelines.refusals`, with
+one: where there are tables, or something that Spark alone can judge.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bronze.kafka import metadata
+from bronze.kafka.metadata import LookError
 from bronze.kafka.source import require_reachable
-from lakehouse.config.mistakes import ConfigMistakesError
+from lakehouse.config.mistakes import ConfigMistakesError, Mistake
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
@@ -32,8 +31,9 @@ from tidemark.extras.formats import avro_schema, protobuf_schema
 from tidemark.extras.formats.prefixes import framing, message_path, schema_id
 from tidemark.extras.formats.registry_client import SchemaRegistry
 from tidemark.extras.onboarding import candidates, sample
-from tidemark.extras.onboarding.change_events import among
-from tidemark.extras.onboarding.values import Schema
+from tidemark.extras.onboarding.candidates import Found
+from tidemark.extras.onboarding.sample import Sampled
+from tidemark.extras.onboarding.values import Registered, Schema, among
 from tidemark.process.context import job_of, load_settings
 from tidemark.process.exit_codes import scrub_text
 from tidemark.readers import status
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lakehouse.settings.pipeline import Settings, ValueFormat
+    from lakehouse.settings.pipeline import Registry, Settings, ValueFormat
     from tidemark.extras.onboarding.candidates import Candidate
-    from tidemark.extras.onboarding.sample import Sample, Sampled
+    from tidemark.extras.onboarding.sample import Sample
 
 _FEWEST = 10  # with fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`
 _SHOWN = 20
@@ -59,15 +59,9 @@ _CHECKS = {
     "sequence": ("a sequence in every record", ""),
     "producer": ("a producer in every record", ""),
     "epoch": ("an epoch in every record", ""),
-    "order": (
-        "a sequence that rises within each stream; `tidemark plan` applies all rules to Bronze's records",
-        "See `tidemark plan`. Several producers in a partition need `producer`, or one that restarts an `epoch`.",
-    ),
+    "order": ("a sequence that rises within each stream", "Name the `producer`, or the `epoch` of a restart; `tidemark plan`."),
     "values": ("values of the format that `value` names", "Correct `value` in the config, or the producer."),
-    "registry": (
-        "a registry that answers, and knows the schemas that records were written with",
-        "Correct value.schema, or have the producer write what it says: other values are undecodable.",
-    ),
+    "registry": ("a registry that answers, and knows the records' schemas", "Correct value.schema, or the producer."),
     "tables": ("a place that this user may write, without another pipeline's tables", "Check lakehouse.root, and its rights."),
     "commits": ("a place that refuses a second commit of one version", "Give this user the right to write there."),
     "partitions": ("partitions that are compared, unless each counts for itself", ""),
@@ -87,11 +81,7 @@ def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Findi
 
         preflight.require_config(settings)
     except ConfigMistakesError as error:
-        mistakes = []
-        for each in error.mistakes:
-            said = f"{each.place}: {each.what} {each.observed or ''}".strip()
-            found = _finding(f"config {each.key or config}", said, ok=False, next_step=each.next_step)
-            mistakes.append(replace(found, expected=each.expected))
+        mistakes = [_of_error(f"config {each.key or config}", each, f"{each.place}:") for each in error.mistakes]
         return [*mistakes, *doctor.diagnose()]
     except ConfigError as error:
         return [_of_error("config", error), *doctor.diagnose()]
@@ -109,26 +99,28 @@ def _finding(name: str, observed: str, *, ok: bool = True, next_step: str | None
     return Finding(name, ok=ok, observed=observed, expected=expected, next_step="" if ok else next_step or usual)
 
 
-def _of_error(name: str, error: TidemarkError, before: str = "") -> Finding:
-    parts = (before, error.what, error.where and f"{error.where}:", error.observed)
+def _of_error(name: str, error: TidemarkError | Mistake, before: str = "") -> Finding:
+    where = error.where if isinstance(error, TidemarkError) else None
+    parts = (before, error.what, where and f"{where}:", error.observed)
     said = " ".join(" ".join(str(part) for part in parts if part).split())
     found = _finding(name, scrub_text(said).removesuffix(":"), ok=False, next_step=error.next_step)
     return replace(found, expected=str(error.expected or found.expected))
 
 
 def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
-    kafka, found = settings.kafka, None
+    kafka, records = settings.kafka, list[Sampled]()
     try:
         require_reachable(str(kafka.bootstrap_servers))
         yield _finding("brokers", f"{kafka.bootstrap_servers!s} answers")
         found = sample.read(kafka, most)
+        records += found.records
+        yield from _of_topics(settings, found)
     except SourceError as error:
         yield _of_error("brokers", error)
-    except metadata.LookError as error:
+    except LookError as error:
         yield _finding(_UNREAD, f"no sample: {error}", ok=False)
-    if found is not None:
-        yield from _of_topics(settings, found)
-    yield from _of_registry(settings, found.records if found else ())
+    if settings.registry is not None:
+        yield _of_registry(settings, settings.registry, records)
 
 
 def _of_topics(settings: Settings, found: Sample) -> Iterator[Finding]:
@@ -142,11 +134,10 @@ def _of_topics(settings: Settings, found: Sample) -> Iterator[Finding]:
         records = sum(record.topic == topic for record in found.records)
         yield _finding(f"topic {topic}", f"{len(spans):,} partitions, {held:,} offsets; {records:,} records read")
     for topic in ("", *settings.topics) if found.records else ("",):  # "": all topics without settings of their own
-        records_ = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
-        if records_:
-            for each in _of_records(settings.of_topic(topic), replace(found, records=records_)):
-                yield replace(each, name=f"{each.name} {topic}".strip())
-        elif topic or not found.records:
+        alike = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
+        for finding in _of_records(settings.of_topic(topic), replace(found, records=alike)) if alike else ():
+            yield replace(finding, name=f"{finding.name} {topic}".strip())
+        if not alike and (topic or not found.records):
             yield _finding(f"records {topic}".strip(), "no records yet")
 
 
@@ -154,19 +145,19 @@ def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
     """Whether records of topics that are read alike have what the config names."""
     if settings.skips_tombstones:
         found = replace(found, records=[each for each in found.records if each.value is not None])
-    sources, records = Sources.of(settings), [Record(each.value, each.headers or (), each.offset) for each in found.records]
+    sources, rows = Sources.of(settings), Found.of(found, Registered())
     if sources.is_left_to_silver:
         yield _finding("sequence", "only Spark reads Avro, Protobuf and code of your own: `tidemark plan` tries it")
     else:
         # A position has the epoch in it.
         by_role = {role: each for role, each in sources.by_role.items() if each.form != "debezium_epoch"}
-        read = {role: candidates.candidate(source, records, detects=False) for role, source in by_role.items()}
+        read = {role: candidates.judge(rows, source, detects=False) for role, source in by_role.items()}
         for role, each in read.items():
-            yield _of_role(settings, found, records, role, each)
+            yield _of_role(settings, rows, role, each)
         if read["sequence"].known:
             tried = candidates.Option.of(found, read)
-            documents = ((each.behind_prefix if each.behind_prefix.value else each).json for each in records)
-            databases = [each.database for each in among(documents) if each.database and read["sequence"].is_in_value]
+            events = among((each.behind_prefix if each.behind_prefix.value else each).json for each in rows.records)
+            databases = [each.database for each in events if each.database and read["sequence"].is_in_value]
             position = f"; of change events, debezium:{databases[0]} reads the whole position" if databases else ""
             is_rising = tried.steps.fits or tried.steps.kept_out < _FEWEST
             yield _finding("order", f"{tried.describe()}{position}", ok=is_rising)
@@ -174,20 +165,20 @@ def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
         yield _of_values(settings, settings.value, found)
 
 
-def _of_role(settings: Settings, found: Sample, records: Sequence[Record], role: str, each: Candidate) -> Finding:
-    total, read = len(records), len(records) - (each.names if role == "producer" else each.numbers).count(None)
+def _of_role(settings: Settings, rows: Found, role: str, each: Candidate) -> Finding:
+    total, read = len(rows.records), len(rows.records) - (each.names if role == "producer" else each.numbers).count(None)
     observed = f"{each.label} in {read:,} of {total:,} records"
     if role == "producer":
         observed += f", {len(each.different_names):,} different"
     else:
         observed += f", {min(each.known):,} to {max(each.known):,}" if read and each.source.form != "debezium" else ""
         problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
-        causes = (one_record.unread(each.source, raw(each.source, record)[1], record.value) for record in records)
+        causes = (one_record.unread(each.source, raw(each.source, record)[1], record.value) for record in rows.records)
         cause = next((f" (of the first, {why})" for why in causes if why), "")
         observed += f"; {problems}{cause}" if problems else ""
     if read and not _is_too_much(settings, total - read, total):
         return _finding(role, observed)
-    known = ", ".join(other.label for other in candidates.find(found).candidates[:_SHOWN])
+    known = ", ".join(other.label for other in candidates.find(rows.sample).candidates[:_SHOWN])
     mend = f"correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
     return _finding(role, observed, ok=False, next_step=f"The records have {known}: {mend}")
 
@@ -210,19 +201,12 @@ def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding
 
 
 def _undecodable(raw: bytes, value: ValueFormat, schema: Schema | None = None) -> str | None:
-    r"""Why a value is certainly undecodable, and what it begins with; None if it may be decoded.
-
-    >>> from lakehouse.settings.pipeline import ValueFormat
-    >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
-    >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
-    ('not UTF-8', 'no JSON object: a list', 'no JSON object: behind the prefix of a schema registry')
-    """
+    """Why a value is certainly undecodable, and what it begins with; None if it may be decoded."""
     body = raw if value.registry is None else without_prefix(raw)
     if body is None or len(raw) > value.max_bytes:
         why: str | None = "without the id of a schema" if body is None else "longer than value.max_bytes"
     elif value.format == "avro":
-        is_of_schema = schema is None or schema.why or schema.decoded(raw) is not None
-        why = None if is_of_schema else "not of value.avro_schema"
+        why = "not of value.avro_schema" if schema and not schema.why and schema.decoded(raw) is None else None
     elif value.format == "protobuf" and value.registry is not None:
         why = "without the indexes of a message" if message_path(raw) is None else None
     elif value.format == "protobuf":
@@ -235,36 +219,31 @@ def _undecodable(raw: bytes, value: ValueFormat, schema: Schema | None = None) -
     return f"{why.partition(':')[0]}: behind {header}" if why and header else why
 
 
-def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Finding]:
+def _of_registry(settings: Settings, registry: Registry, records: Sequence[Sampled]) -> Finding:
     """Whether the schema registry answers, lets this login in, and knows what the sample was written with."""
-    if settings.registry is None:
-        return
     values = {topic: value for topic in settings.kafka.topics if (value := settings.of_topic(topic).value) and value.registry}
-    met: dict[tuple[int, str, str], str] = {}
-    for each in records:
-        if each.value is not None and (value := values.get(each.topic)) and value.registry:
-            number, path = schema_id(each.value), message_path(each.value) if value.format == "protobuf" else ""
-            if number is not None and path is not None and number not in value.registry.undecodable_ids:
-                met.setdefault((number, each.topic, path), each.place)
-    client = SchemaRegistry(settings.registry)
+    client, schemas, misfits = SchemaRegistry(registry), set[int](), dict[tuple[int, str, str], str]()
     try:
         client.require_answer()
-        places = {number: place for (number, _, _), place in sorted(met.items(), reverse=True)}
-        schemas = {number: client.schema(number, met_at=place) for number, place in sorted(places.items())[:_MOST_IDS]}
+        for each in records:
+            value, number = values.get(each.topic), schema_id(each.value or b"")
+            path = message_path(each.value or b"") if value and value.format == "protobuf" else ""
+            own = value.registry if value else None
+            if value is None or own is None or number is None or path is None or (number, each.topic, path) in misfits:
+                continue
+            if number not in own.undecodable_ids and len(schemas) < _MOST_IDS:
+                schemas.add(number)
+                why = _misfit(value, *client.schema(number, met_at=each.place), path)
+                misfits[number, each.topic, path] = f"{number}, which {each.place} has: {why}" if why else ""
     except (RegistryError, ToolError) as error:
         found = _of_error("registry", error)
         is_needed = any(value.format != "json" for value in values.values())
-        yield found if is_needed else _finding("registry", f"{found.observed}. JSON is read without it")
-        return
+        return found if is_needed else _finding("registry", f"{found.observed}. JSON is read without it")
     known = ", ".join(map(str, sorted(schemas)[:_SHOWN])) + (", ..." if len(schemas) > _SHOWN else "")
     knows = f"knows what the sample was written with: {known}" if schemas else "the sample names no id"
-    odd = [
-        f"{number}, which {place} has: {why}"
-        for (number, topic, path), place in sorted(met.items())
-        if number in schemas and (why := _misfit(values[topic], *schemas[number], path))
-    ]
+    odd = [said for said in misfits.values() if said]
     unfit = f". These do not fit value.schema: {'; '.join(odd[:_SHOWN])}" if odd else ""
-    yield _finding("registry", f"{settings.registry.url}: answers; {knows}{unfit}", ok=not odd)
+    return _finding("registry", f"{registry.url}: answers; {knows}{unfit}", ok=not odd)
 
 
 def _misfit(value: ValueFormat, kind: str, text: str, message: str) -> str | None:
@@ -332,6 +311,5 @@ def _of_commits(lakehouse: Lakehouse) -> Finding:
         True: "written; the second of two was refused (put-if-absent)",
         False: "the second of two overwrote the first",
     }[is_exclusive]
-    single = "lakehouse: {storage: {single_writer: true}}"
-    next_step = f"Take a store that keeps `If-None-Match: *`; or, if nobody else ever writes: {single}."
+    next_step = "Take a store that keeps `If-None-Match: *`; if nobody else ever writes, set lakehouse.storage.single_writer."
     return _finding("commits", observed, ok=is_exclusive is not False, next_step=next_step)

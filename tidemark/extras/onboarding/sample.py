@@ -23,17 +23,11 @@ if TYPE_CHECKING:
 
     from lakehouse.settings.pipeline import Kafka
 
-_MOST_BYTES = 64 * 1024 * 1024
-_SILENCE_SECONDS = 20
-_IN_ALL_SECONDS = 120
-_POLL_SECONDS = 0.1
-_LIST_SECONDS = 10
-_AT_ONCE = 500
-_SHOWN = 20
-_QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
-"""How much librdkafka reads ahead. Its defaults are 64 MB and 100,000 records."""
-_WAIT_MS = 20
-"""How many ms a broker waits for more records before it reports a partition's end; 500 by default."""
+_MOST_BYTES, _MOST_SECONDS, _SILENCE_SECONDS = 32 * 1024 * 1024, 60, 20  # of each of the two reads
+_POLL_SECONDS, _LIST_SECONDS = 0.1, 10
+_AT_ONCE, _SHOWN = 500, 20
+_LIMITS = {"queued_max_messages_kbytes": 16_384, "queued_min_messages": 1_000, "fetch_wait_max_ms": 20}
+"""How much librdkafka reads ahead, and how long a broker waits for more records before it reports a partition's end."""
 
 Partition = tuple[str, int]
 
@@ -87,18 +81,19 @@ def read(kafka: Kafka, most: int) -> Sample:
         for partition, span in sorted(bounds(kafka, topic, description.partitions).items())
     }
     each = max(2, most // max(1, sum(first < end for first, end in spans.values())))
-    tail = each // 2
-    limits = {"queued_max_messages_kbytes": _QUEUE_KBYTES, "queued_min_messages": _QUEUE_RECORDS, "fetch_wait_max_ms": _WAIT_MS}
-    with closing(consumer(kafka, **limits)) as client:
-        reading = _Reading(client)
-        reading.take(spans, each - tail)
-        # Start after the first part, which in a compacted topic covers more offsets than records.
-        after = dict(reading.reached)
-        ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items()}
-        reading.take(ends, tail)
-    records = sorted(reading.records, key=lambda record: record[:3])
-    tails = {place: start for place, (start, end) in ends.items() if after[place] < start < end}
-    return Sample(records, spans, tails, [each for each in kafka.topics if each not in seen], reading.is_cut_short)
+    of_end = each // 2
+    with closing(consumer(kafka, **_LIMITS)) as client:
+        begins, is_begun = _take(client, spans, each - of_end)
+        # Go on after the first part, which in a compacted topic covers more offsets than records.
+        after = {
+            place: found[-1].offset + 1 if len(found) == each - of_end else spans[place][1] for place, found in begins.items()
+        }
+        rests = {place: (max(end - of_end, after[place]), end) for place, (_, end) in spans.items()}
+        ends, is_ended = _take(client, rests, of_end)
+    records = [record for place in spans for record in (*begins[place], *ends[place])]
+    tails = {place: start for place, (start, end) in rests.items() if after[place] < start < end}
+    missing = [topic for topic in kafka.topics if topic not in seen]
+    return Sample(records, spans, tails, missing, is_cut_short=not (is_begun and is_ended))
 
 
 def require_sample(kafka: Kafka, most: int) -> Sample:
@@ -109,13 +104,9 @@ def require_sample(kafka: Kafka, most: int) -> Sample:
         if found.missing_topics:
             raise no_topic(kafka, found.missing_topics)
     except LookError as error:
-        raise SourceError(
-            "The topics cannot be read from this machine.",
-            where=f"topic {', '.join(kafka.topics)} at {kafka.bootstrap_servers!s}",
-            observed=str(error),
-            expected="the right to describe and to read each topic, and properties that librdkafka has",
-            next_step="Check the topics' rights, security.protocol, sasl.* and ssl.* under kafka.properties.",
-        ) from None
+        where, next_step = f"topic {', '.join(kafka.topics)}", "Check the topics' rights, and kafka.properties."
+        what = "The topics cannot be read from this machine."
+        raise SourceError(what, where=where, observed=str(error), next_step=next_step) from None
     return found
 
 
@@ -137,55 +128,40 @@ def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
     )
 
 
-class _Reading:
-    """Reads from many partitions at a time, until each has its records or its end, or a limit is reached."""
-
-    def __init__(self, client: Consumer) -> None:
-        self._client = client
-        self._deadline = time.monotonic() + _IN_ALL_SECONDS
-        self._size = 0
-        self.records: list[Sampled] = []
-        self.reached: dict[Partition, int] = {}
-        self.is_cut_short = False
-
-    def take(self, spans: Mapping[Partition, tuple[int, int]], most: int) -> None:
-        self.reached |= {place: start for place, (start, _) in spans.items()}
-        left = {place: most for place, (start, end) in spans.items() if start < end}
-        self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])
-        heard, began = time.monotonic(), len(self.records)
-        while left and not self.is_cut_short:
-            messages = self._client.consume(_AT_ONCE, _POLL_SECONDS)
-            for message in messages:
-                self._take(message, spans, left)
-            now = time.monotonic()
-            heard = now if messages else heard
-            if now - heard > _SILENCE_SECONDS and len(self.records) == began:
-                raise LookError(f"no record came within {_SILENCE_SECONDS} s")
-            self.is_cut_short = self._size > _MOST_BYTES or now > self._deadline or now - heard > _SILENCE_SECONDS
-        self._client.unassign()
-
-    def _take(self, message: Message, spans: Mapping[Partition, tuple[int, int]], left: dict[Partition, int]) -> None:
-        place, offset, error = (message.topic() or "", message.partition() or 0), message.offset(), message.error()
-        if error is not None and error.code() != END_OF_PARTITION:
-            raise LookError(error.name())
-        if place not in left:  # it was read ahead
-            return
-        if error is not None or offset is None or offset >= spans[place][1]:
-            self.reached[place] = spans[place][1]
-            left[place] = 0
-        else:
-            self.records.append(_sampled(message, *place, offset))
-            self._size += len(message)
-            self.reached[place] = offset + 1
-            left[place] -= 1
-        if not left[place]:
-            del left[place]
-            self._client.incremental_unassign([TopicPartition(*place)])
+def _take(
+    client: Consumer, spans: Mapping[Partition, tuple[int, int]], most: int
+) -> tuple[dict[Partition, list[Sampled]], bool]:
+    """Read at most `most` records of each span, and whether no limit ended that before."""
+    found: dict[Partition, list[Sampled]] = {place: [] for place in spans}
+    left = {place for place, (start, end) in spans.items() if start < end}
+    client.assign([TopicPartition(*place, spans[place][0]) for place in left])
+    size, began = 0, time.monotonic()
+    now = heard = began
+    while left and size < _MOST_BYTES and now - began < _MOST_SECONDS and now - heard < _SILENCE_SECONDS:
+        for message in client.consume(_AT_ONCE, _POLL_SECONDS):
+            heard, place, error = now, (message.topic() or "", message.partition() or 0), message.error()
+            if error is not None and error.code() != END_OF_PARTITION:
+                raise LookError(error.name())
+            if place not in left:  # it was read ahead
+                continue
+            offset = message.offset()
+            is_end = error is not None or offset is None or offset >= spans[place][1]
+            if not is_end:
+                found[place].append(_sampled(message, *place))
+                size += len(message)
+            if is_end or len(found[place]) == most:
+                left.remove(place)
+                client.incremental_unassign([TopicPartition(*place)])
+        now = time.monotonic()
+    client.unassign()
+    if left and not any(found.values()):
+        raise LookError(f"no record came within {_SILENCE_SECONDS} s")
+    return found, not left
 
 
-def _sampled(message: Message, topic: str, partition: int, offset: int) -> Sampled:
+def _sampled(message: Message, topic: str, partition: int) -> Sampled:
     try:
         headers = tuple(headers_of(message))
     except HeadersUnreadableError:
         headers = None
-    return Sampled(topic, partition, offset, message.key(), message.value(), headers)
+    return Sampled(topic, partition, message.offset() or 0, message.key(), message.value(), headers)

@@ -16,9 +16,8 @@ from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
 from tidemark.extras.onboarding.candidates import MOST_NAMES, Candidate, Steps, argument_of, expectations, find, walk
-from tidemark.extras.onboarding.init import Asked
+from tidemark.extras.onboarding.init import Asked, Section, config_text
 from tidemark.extras.onboarding.sample import Sample, Sampled
-from tidemark.extras.onboarding.texts import Section, config_text, place_sections
 from tidemark.extras.onboarding.values import payload
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 6))
@@ -199,7 +198,7 @@ def test_a_walk_counts_what_the_rule_of_silver_decides(rows: list[tuple[Any, ...
     records = [record(offset, partition=row[0], value=b"same" if row[4] else b"%d" % offset) for offset, row in enumerate(rows)]
     sequences, producers, epochs = ([row[place] for row in rows] for place in (1, 2, 3))
     expected = by_the_rule(list(zip(records, sequences, producers, epochs, strict=True)))
-    assert walk(records, sequences, producers, epochs) == expected
+    assert walk(Sample(records), sequences, producers, epochs) == expected
 
 
 def sampled(values: list[Any], headers: Any = ()) -> list[Sampled]:
@@ -240,8 +239,7 @@ def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> N
 
 @given(st.lists(VALUES, max_size=12), st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9) | st.none()), max_size=3))
 def test_any_bytes_are_judged(values: list[bytes | None], headers: list[tuple[str, bytes | None]]) -> None:
-    sample = Sample(sampled(values, headers))
-    found = find(sample).candidates
+    found = find(Sample(sampled(values, headers))).candidates
     assert all(len(each.known) + sum(each.problems.values()) == len(values) for each in found)
 
 
@@ -252,7 +250,7 @@ def test_every_name_that_a_candidate_can_have_is_read_back_from_the_config(name:
         return
     section = Section({"sequence": {form: argument}}, ["\x1b[31m\n# pipeline: other " + name])
     asked = Asked("localhost:9092", [".hidden-topic"], "./lake", Path("tidemark.yml"), False, 100, [], {})
-    written = config_text([*place_sections(asked), section])
+    written = config_text([*asked.sections(), section])
     settings = parse(written, Path("tidemark.yml"), environ={})
     assert (settings.pipeline, settings.sequence) == ("hidden-topic", Extractor.model_validate({form: argument}))
     assert "\x1b" not in written

@@ -17,10 +17,9 @@ from tests.support.answering_registry import answering
 from tests.support.change_events import as_avro, as_bytes, event, of_snapshot, unwrapped, with_schema
 from tests.support.decodings import prefixed
 from tidemark.extras.onboarding import check, values
-from tidemark.extras.onboarding.change_events import Event
-from tidemark.extras.onboarding.init import Asked, Look
+from tidemark.extras.onboarding.init import Asked, Look, Section, answer, config_sections, config_text
 from tidemark.extras.onboarding.sample import Sample, Sampled
-from tidemark.extras.onboarding.texts import Section, answer, config_text, place_sections, sections, value_sections
+from tidemark.extras.onboarding.values import Event
 
 Found = dict[str, Any]
 ASKED = Asked("localhost:9092", ["t"], "./lake", Path("tidemark.yml"), False, 100, [], {})
@@ -35,22 +34,20 @@ def sampled(given: Sequence[bytes | None], topic: str = "t") -> list[Sampled]:
 
 def look_at(records: list[Sampled], registered: values.Registered | None = None, **asked: Any) -> Look:
     asking = replace(ASKED, topics=list(dict.fromkeys(each.topic for each in records)), **asked)
-    return Look.at(Sample(records), asking, registered or values.Registered())
+    return Look(Sample(records), asking, registered or values.Registered())
 
 
 def config_of(look: Look) -> tuple[Settings, str]:
     """The config that is written, and the answer."""
-    chosen = look.options[0] if look.options else look.of_most()
-    assert chosen is not None
-    decoding = value_sections(look)
-    text = config_text(sections(look, chosen, decoding))
-    return parse(text, Path("tidemark.yml"), environ={}), " ".join(answer(look, chosen, decoding, []).split())
+    assert look.chosen is not None
+    text = config_text(config_sections(look))
+    return parse(text, Path("tidemark.yml"), environ={}), " ".join(answer(look, []).split())
 
 
 def why_none(look: Look) -> str:
     """The answer where no config is written."""
-    assert (look.options, look.of_most()) == ([], None)
-    return " ".join(answer(look, None, [], []).split())
+    assert (look.options, look.chosen) == ([], None)
+    return " ".join(answer(look, []).split())
 
 
 def changes(database: str) -> Iterator[Found]:
@@ -137,7 +134,7 @@ def test_topics_of_two_databases_and_others_each_have_their_own_sequence() -> No
 
 
 def checked(sequence: dict[str, str], given: Sequence[bytes | None]) -> dict[str, tuple[bool, str]]:
-    text = config_text([*place_sections(ASKED), Section({"sequence": sequence})])
+    text = config_text([*ASKED.sections(), Section({"sequence": sequence})])
     found = check._of_records(parse(text, Path("tidemark.yml"), environ={}), Sample(sampled(given)))
     return {each.name: (each.ok, each.observed) for each in found}
 
@@ -164,6 +161,8 @@ def test_a_column_of_a_changed_row_is_never_the_sequence(source: Any, *, is_wrap
     whys = [each.why_not["sequence"] for each in look.overall.candidates if each.label.endswith("after.n")]
     assert whys == ["it is a column of the changed row, and another change of the row has the same one"]
     assert Event.of(Record(b'{"n": 1, "__file": "a.1"}').json) is None
+    of_maria = Event.of(Record(b'{"op": "c", "after": null, "source": {"connector": "mariadb"}}').json)
+    assert getattr(of_maria, "database", None) == "mysql"
     assert look_at(sampled([as_bytes({"id": n, "n": n, "__deleted": "false"}) for n in range(50)])).options == []
 
 

@@ -97,6 +97,8 @@ def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -
     assert {raw: check._undecodable(raw, value, Schema("AVRO", json.dumps(schema))) for raw in expected} == expected
     of_protobuf = ValueFormat.model_construct(format="protobuf", registry=None)
     assert check._undecodable(b"\0\0\0\0\x07\0", of_protobuf) == "no Protobuf: behind the prefix of a schema registry"
+    of_json = ValueFormat.model_validate({"format": "json", "schema": "id STRING"})
+    assert check._undecodable(b"\0\0\0\0\7{}", of_json) == "no JSON object: behind the prefix of a schema registry"
 
 
 def test_what_the_records_lack_is_named_with_what_they_have(filled: str, checked: Check, run_command: RunCommand) -> None:
