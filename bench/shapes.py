@@ -20,7 +20,8 @@ from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, Lakehouse
-from silver.load import breaker, steps
+from silver.load import steps
+from silver.model import LoadLimits
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
@@ -141,11 +142,11 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
         shutil.copytree(folder / f"shape-{nth}" / BRONZE_RECORDS, bronze, copy_function=os.link)
         create_tables(spark, run, shape.rules)
     if shape.moved_by is not None:
-        steps.load_once(spark, runs[0], shape.rules, max_records=count)
+        steps.load_once(spark, runs[0], shape.rules, LoadLimits(records=count))
     counts: dict[str, int] = {}
 
     def load() -> None:
-        done = steps.load_once(spark, runs[0], shape.rules, shares=breaker.Shares(1))
+        done = steps.load_once(spark, runs[0], shape.rules)
         counts.update(done.counts if done else {})
 
     ways: list[tuple[str, Callable[[], None]]] = [
