@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import floor
@@ -28,8 +29,6 @@ from silver.state.tables import create_tables
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"
 _MOVED = f"{TOPIC}@2"

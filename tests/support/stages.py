@@ -12,7 +12,6 @@ from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.verify import run as verify
 from silver.load import steps
-from silver.model import LoadLimits, TopicLimits
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
@@ -39,7 +38,7 @@ def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[
     put(spark, run, records)
     rules = Rules.of(settings)
     tables.create_tables(spark, run, rules)
-    done = steps.load_once(spark, run, rules, LoadLimits(TopicLimits(settings.policies.max_quarantined_share)))
+    done = steps.load_once(spark, run, rules, bronze_to_silver.limits(settings))
     assert done is not None
     return done
 
