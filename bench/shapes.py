@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import floor
@@ -20,15 +21,14 @@ from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, Lakehouse
-from silver.load import breaker, steps
+from silver.load import steps
+from silver.model import LoadLimits
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"
 _MOVED = f"{TOPIC}@2"
@@ -142,11 +142,11 @@ def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records
         shutil.copytree(folder / f"shape-{nth}" / BRONZE_RECORDS, bronze, copy_function=os.link)
         create_tables(spark, run, shape.rules)
     if shape.moved_by is not None:
-        steps.load_once(spark, runs[0], shape.rules, max_records=count)
+        steps.load_once(spark, runs[0], shape.rules, LoadLimits(records=count))
     counts: dict[str, int] = {}
 
     def load() -> None:
-        done = steps.load_once(spark, runs[0], shape.rules, shares=breaker.Shares(1))
+        done = steps.load_once(spark, runs[0], shape.rules)
         counts.update(done.counts if done else {})
 
     ways: list[tuple[str, Callable[[], None]]] = [

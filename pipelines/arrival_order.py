@@ -14,7 +14,7 @@ from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_orders
 from silver.extract.columns import NARROW, narrow, sequenced
 from silver.extract.payload import with_schemas
-from silver.load import key_columns
+from silver.load import bronze_range
 from silver.model import LIMITS
 from silver.rules import Rules
 from silver.state.tables import last_rules
@@ -92,4 +92,4 @@ def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) 
 
 def _orders(records: DataFrame, topic: str | None) -> list[Order]:
     wanted = records if topic is None else records.where(F.col("topic") == topic)
-    return arrival_orders(key_columns.in_chunks(wanted.select(*NARROW), LIMITS.records))
+    return arrival_orders(bronze_range.keys_in_chunks(wanted.select(*NARROW), LIMITS.records))

@@ -17,9 +17,9 @@ from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 from silver.load import breaker, cutover, planner, recover, steps
+from silver.model import LoadLimits, TopicLimits
 from silver.rules import Grown, Rules
 from silver.state import watermarks
-from silver.state.streams import StreamLimits
 from silver.state.tables import are_of_earlier_version, create_tables, require_tables
 
 if TYPE_CHECKING:
@@ -94,11 +94,9 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
-    most = settings.silver.max_records_per_load
-    do = partial(steps.load_once, shares=shares(settings), stream_limits=limits(settings), max_records=most)
-    do = partial(do, current=partial(_with_topics, spark, run, settings))
+    current = partial(_with_topics, spark, run, settings)
     loads = []
-    while (done := do(spark, run, rules)) is not None:
+    while (done := steps.load_once(spark, run, rules, limits(settings), current=current)) is not None:
         loads.append(done)
         if not (done.is_repeat or done.is_cut):  # a repeat ends at the range pinned before the crash
             break
@@ -170,9 +168,10 @@ def require_silver(spark: SparkSession, run: Run, settings: Settings) -> None:
             steps.replan_claim(spark, run, recovered)
         return
     is_there = tables.exists(spark, run.table(BRONZE_RECORDS))
-    planned = planner.plan(spark, run, rules, recovered, limits(settings)) if is_there else None
+    allowed = replace(limits(settings), records=None)
+    planned = planner.plan(spark, run, rules, recovered, allowed) if is_there else None
     if planned is not None:
-        breaker.require_closed(spark, run, planned, shares(settings))
+        breaker.require_closed(spark, run, planned, allowed.shares)
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
@@ -184,13 +183,12 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         planned: Plan | None = steps.replan_claim(spark, run, recovered)
     else:
         try:
-            most = settings.silver.max_records_per_load
-            planned = planner.plan(spark, run, rules, recovered, limits(settings), most=most)
+            planned = planner.plan(spark, run, rules, recovered, limits(settings))
         except BreakerOpenError as opened:
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [asdict(breaker.trip_of(opened))]}
     if planned is None:
         return dict(NOTHING)
-    found, _ = breaker.find_trips(spark, run, planned, shares(settings))
+    found, _ = breaker.find_trips(spark, run, planned, limits(settings).shares)
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
@@ -207,23 +205,20 @@ def require_others_let_in(
     spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered, stream: Stream
 ) -> None:
     """Raise BreakerOpenError if the breaker opens on the next load, unless the stream's own records are a reason for it."""
-    most = settings.silver.max_records_per_load
-    planned = planner.plan(spark, run, rules_of(spark, run, settings), recovered, limits(settings), most=most)
+    planned = planner.plan(spark, run, rules_of(spark, run, settings), recovered, limits(settings))
     if planned is None:
         return
-    allowed = shares(settings)
+    allowed = limits(settings).shares
     if not any(breaker.is_reason(row, allowed) for row in breaker.ledger_without_skipped(planned) if stream_of(row) == stream):
         breaker.require_closed(spark, run, planned, allowed)
 
 
-def limits(settings: Settings) -> StreamLimits:
-    """Return the limits on the new streams of a load."""
-    return StreamLimits(settings.policies.max_new_streams, settings.policies.own_values("max_new_streams"))
-
-
-def shares(settings: Settings) -> breaker.Shares:
-    """The largest quarantined shares allowed."""
-    return breaker.Shares(settings.policies.max_quarantined_share, settings.policies.own_values("max_quarantined_share"))
+def limits(settings: Settings) -> LoadLimits:
+    """Return the limits of a load."""
+    policies = settings.policies
+    shares = TopicLimits(policies.max_quarantined_share, policies.own_values("max_quarantined_share"))
+    streams = TopicLimits(policies.max_new_streams, policies.own_values("max_new_streams"))
+    return LoadLimits(shares, streams, settings.silver.max_records_per_load)
 
 
 def samples(rejects: pa.Table) -> list[dict[str, object]]:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
-
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 NONE = -1
 
 

@@ -8,27 +8,34 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import REJECTS, STREAM
+from lakehouse.contracts.silver import REJECTS, STREAM, Stream
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lakehouse.contracts.silver import Stream
-
 
 Range = tuple[int, int, int]
 """epoch, first and last sequence, inclusive"""
+BATCH = 10_000
+"""How many rows are Python objects at a time: they are ten times as large as in Arrow."""
+SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
+REJECT = frames.arrow_schema(REJECTS)
+SEGMENT = pa.schema(
+    [
+        *(REJECT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
+        *((name, pa.int64()) for name in ("jumps_forward", "jumps_backward")),
+        REJECT.field("content_sha256"),
+    ]
+)
+SETTLED = "settled"
+"""The key column with the class of a record that an earlier incarnation settles, see `silver.suspects.moved`."""
 
 
 def by_name(stream: Stream) -> tuple[str, int, bool, str]:
     """Return a sort key that is unique per stream: a null producer differs from an empty one."""
     topic, partition, producer = stream
     return topic, partition, producer is not None, producer or ""
-
-
-BATCH = 10_000
-"""How many rows are Python objects at a time: they are ten times as large as in Arrow."""
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -45,19 +52,6 @@ def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]
 def streams_of(table: pa.Table) -> Iterator[Stream]:
     """Yield the distinct streams of a table's rows."""
     yield from tuples_of(table.group_by(list(STREAM)).aggregate([]), STREAM)
-
-
-SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
-REJECT = frames.arrow_schema(REJECTS)
-SEGMENT = pa.schema(
-    [
-        *(REJECT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
-        *((name, pa.int64()) for name in ("jumps_forward", "jumps_backward")),
-        REJECT.field("content_sha256"),
-    ]
-)
-SETTLED = "settled"
-"""The key column with the class of a record that an earlier incarnation settles, see `silver.suspects.moved`."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +78,18 @@ class TopicLimits(Generic[Limit]):
         """Return the limit of a topic, in any incarnation, and the section of the config that sets it."""
         plain = plain_topic(topic)
         return (self.topics[plain], f"policies.topics.{plain}") if plain in self.topics else (self.others, "policies")
+
+
+@dataclass(frozen=True)
+class LoadLimits:
+    """A load's limits: the shares that may be quarantined, 0 to 1, a topic's new streams, and the records; None is no limit."""
+
+    shares: TopicLimits[float] = TopicLimits(1)
+    streams: TopicLimits[int | None] = TopicLimits(None)
+    records: int | None = None
+
+
+NO_LIMITS = LoadLimits()
 
 
 class Segment(NamedTuple):

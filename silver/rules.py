@@ -117,7 +117,7 @@ class Grown:
 
 
 @dataclass(frozen=True)
-class Rules(Reading):
+class Rules(Policy, Reading):
     """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
     `topics` and `own` override policies and readings of single topics. The load decides the records of `decided_topics`, in any
@@ -126,9 +126,6 @@ class Rules(Reading):
     epochs are suspects. Claims of earlier versions lack it: such records were `fenced`.
     """
 
-    max_jump: int | None = None
-    late: Late = "quarantine"
-    contiguous: bool = False
     topics: tuple[tuple[str, Policy], ...] = ()
     decided_topics: tuple[str, ...] | None = None
     own: tuple[tuple[str, Reading], ...] = ()
@@ -144,9 +141,7 @@ class Rules(Reading):
         return cls(
             **vars(default),
             own=tuple((topic, each) for topic, each in own if each != default),
-            max_jump=policies.max_jump,
-            late=policies.late,
-            contiguous=policies.contiguous,
+            **vars(Policy(policies.max_jump, policies.late, policies.contiguous)),
             topics=tuple((topic, Policy(own.max_jump, own.late, own.contiguous)) for topic, own in policies.topics.items()),
             decided_topics=tuple(sorted(settings.kafka.topics)),
         )
@@ -198,7 +193,7 @@ class Rules(Reading):
 
     @property
     def per_topic(self) -> list[tuple[Reading, list[str]]]:
-        """The distinct readings, each with its topics. The reading of topics without own settings is first."""
+        """The distinct readings, each with its topics; first that of all other topics."""
         return alike(Reading(**{each.name: getattr(self, each.name) for each in fields(Reading)}), self.own)
 
     @property
@@ -251,12 +246,7 @@ class Rules(Reading):
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """Read the rules of a claim; claims of earlier versions lack some keys.
-
-        >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
-        >>> Rules.from_json(rules.to_json()) == rules
-        True
-        """
+        """Read the rules of a claim; claims of earlier versions lack some keys."""
         return _ADAPTER.validate_python({"compares_epochs": False, **json.loads(text)})
 
 

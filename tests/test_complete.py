@@ -36,8 +36,9 @@ from lakehouse.settings.policies import LATE_OUTCOMES, Late, Policies, TopicPoli
 from lakehouse.table import TABLE_NAMES
 from pipelines import maintenance
 from pipelines.operate import erasure
-from silver.decide import decision, kernel
+from silver.decide import kernel
 from silver.extract import one_record
+from silver.load import planner
 from silver.model import SEGMENT, Segment
 from silver.rules import Reading, Rules
 from silver.state import ledger
@@ -139,7 +140,7 @@ def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     late = {**dict(zip(STREAM, stream, strict=True)), "epoch": 0, "class": LATE, "records": 1}
     spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
     found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
-    records, out = decision.late_places(found, rules).num_rows, decision.rejects(found, 1, rules)
+    records, out = planner.late_places(found, rules).num_rows, planner.rejects_of(found, 1, rules)
     loads: dict[Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
     loads[stream].add(Segment(stream, 0, LATE, None, 1, 2, 1, 2, 2))
     [row] = ledger.rows(loads, Watermarks({}), {}, rules)

@@ -25,10 +25,8 @@ from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.ledger import shared_columns
-from silver.state.plan import nothing_of_bronze
-from silver.state.streams import Streams
 from silver.state.tables import before_load, create_tables
-from silver.state.watermarks import Watermarks
+from silver.state.watermarks import Streams, Watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from silver.load.recover import Recovered
-    from silver.requests.planner import Answer
+    from silver.state.plan import Plan
     from silver.state.request import Erase, Request, Reset
 
 UNDECIDED = "undecided"
@@ -81,12 +79,12 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         left_shadows = shadows.drop(spark, run)  # no cutover is open now
     # Read after the state, which may have a load of a topic that was accepted meanwhile.
     rules = bronze_to_silver.rules_of(spark, run, settings)
-    answer = _answer(spark, run, rules, recovered, _with_load_numbers(spark, run, request))
-    _require_found(spark, run, request, answer)
-    result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(answer)}
+    planned = _planned(spark, run, rules, recovered, _with_load_numbers(spark, run, request))
+    _require_found(spark, run, request, planned)
+    result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(planned)}
     if is_dry_run:
         return (
-            {**result, **_next_loads(spark, run, settings, recovered, answer=answer, reset=request.reset)}
+            {**result, **_next_loads(spark, run, settings, recovered, planned=planned, reset=request.reset)}
             if request.reset
             else result
         )
@@ -96,18 +94,18 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         if undecided and (stayed := _undecided(spark, run, request.erase)):
             result["left"] = {UNDECIDED: stayed}
         erasure.keep_out_of_logs(spark, run, settings)
-    if answer.plan is not None:
-        steps.claim(spark, run, answer.plan)
-        steps.apply_claim(spark, run, answer.plan)
+    if planned.ledger:
+        steps.claim(spark, run, planned)
+        steps.apply_claim(spark, run, planned)
     if request.erase is not None:
         amend_gold(spark, run, settings)
     return result
 
 
-def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answer) -> None:
+def _require_found(spark: SparkSession, run: Run, request: Request, planned: Plan) -> None:
     """Require that the request's record waits or was settled in the same way; otherwise name the nearest waiting ones."""
     wanted = request.wanted
-    if wanted is None or wanted.offset is None or answer.plan is not None or answer.left:
+    if wanted is None or wanted.offset is None or planned.ledger or planned.settled.left:
         return
     named = {name: value for name in ("topic", "partition") if (value := getattr(wanted, name)) is not None}
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class").isin(*QUARANTINED))
@@ -237,43 +235,40 @@ def _with_load_numbers(spark: SparkSession, run: Run, request: Request) -> Reque
     return replace(request, up_to_load_seq=loads.agg(F.max("load_seq")).collect()[0][0] or 0)
 
 
-def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
+def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Plan:
     known = recovered.watermarks
-    pinned = nothing_of_bronze(known, recovered.bronze_version)
+    versions = (recovered.bronze_version, recovered.bronze_version)  # a request takes nothing from Bronze
     # A request decides no topic: topics that the previous load did not decide are left to the next one.
     rules = replace(rules.keeping(recovered.rules), decided_topics=recovered.decided_topics)
-    claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+    claim = shared_columns(run, rules, versions, load_seq=known.load_seq + 1, request=request)
     return by_request.plan_request(spark, run, known, claim)
 
 
-def _summary(answer: Answer) -> dict[str, object]:
-    planned = answer.plan
-    classes: Counter[str] = Counter(planned.settled["class"].to_pylist()) if planned else Counter()
-    if planned and planned.settled_in_gold.num_rows:
-        classes[UNMET] = planned.settled_in_gold.num_rows
+def _summary(planned: Plan) -> dict[str, object]:
+    classes: Counter[str] = Counter(planned.settled.rows["class"].to_pylist())
+    if planned.settled.in_gold.num_rows:
+        classes[UNMET] = planned.settled.in_gold.num_rows
     return {
-        "load_seq": planned.load_seq if planned else None,
+        "load_seq": planned.load_seq if planned.ledger else None,
         "records": sum(classes.values()),
         "classes": dict(classes),
-        "erased": planned.count("erased") if planned else 0,
-        "left": dict(answer.left),
-        "retired": sum(map(is_retired, planned.ledger)) if planned else 0,
-        "streams": [{name: row[name] for name in (*_MOVED, "declared_epoch")} for row in planned.ledger] if planned else [],
+        "erased": planned.count("erased"),
+        "left": dict(planned.settled.left),
+        "retired": sum(map(is_retired, planned.ledger)),
+        "streams": [{name: row[name] for name in (*_MOVED, "declared_epoch")} for row in planned.ledger],
     }
 
 
-def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and the reset
-    spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, reset: Reset
+def _next_loads(  # noqa: PLR0913 -- what a plan takes, the planned request and the reset
+    spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, planned: Plan, reset: Reset
 ) -> dict[str, object]:
-    """Preview the next load under the answer's watermarks, and the load that would precede a new epoch."""
+    """Preview the next load under the request's watermarks, and the load that would precede a new epoch."""
     if _begins_epoch(reset, _known(spark, run, recovered, reset)):
         first = bronze_to_silver.previewed(spark, run, settings, recovered)
         if first["breaker"]:
             _require_own_breaker(spark, run, settings, recovered, reset)
         elif first["load_seq"] is not None:
             return {"first_load": first, "next_load": bronze_to_silver.NOTHING}
-    known = recovered.watermarks
-    if answer.plan is not None:
-        known = known.after(answer.plan.ledger)
-    following = bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=known))
+    after = replace(recovered, watermarks=recovered.watermarks.after(planned.ledger))
+    following = bronze_to_silver.previewed(spark, run, settings, after)
     return {"first_load": None, "next_load": following}

@@ -16,14 +16,13 @@ from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from pipelines.recover import shadows
+from silver import replay
 from silver.audit import ledger_checks
 from silver.load import cutover
-from silver.rebuild import decision_diff, replay
-from silver.rebuild.decision_diff import Tables
-from silver.rebuild.replay import Step
+from silver.replay import Replayed, Row, Step, Tables
 from silver.requests import erase_key
 from silver.rules import Rules
-from silver.state import ledger, plan
+from silver.state import ledger
 from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing, last_rules
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
-    from silver.rebuild.replay import Replayed, Row
 
 CHANGES = "decision_changes"
 
@@ -64,7 +62,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     Returns:
         load_seq, None if not applied; records of Bronze that were decided; repeated, the number of operators' decisions, and
         not_repeated, the others with reasons; changes, rows of before, after and records; samples, the first changed records;
-        payload_fields, see `silver.rebuild.decision_diff.changed_fields`; shadow, the table of all changes, None once
+        payload_fields, see `silver.replay.changed_fields`; shadow, the table of all changes, None once
         applied; is_applied.
 
     Raises:
@@ -87,7 +85,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     done = replay.replay(spark, work.shadow, rules, found)
     erase_key.erase_in_shadow(spark, run, work.shadow)
     before = {row["rules"] for step in found for row in step.rows if "rules" in row}
-    fields = decision_diff.changed_fields(map(Rules.from_json, before), rules)
+    fields = replay.changed_fields(map(Rules.from_json, before), rules)
     summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not apply:
         return {**summary, "is_applied": False}
@@ -149,10 +147,10 @@ def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
     """Write the changed decisions to a table of the shadow, and summarise it."""
     tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
     table = work.shadow.table(CHANGES)
-    delta.overwrite(decision_diff.changed(_live(work, tables), tables), table)
+    delta.overwrite(replay.changed_decisions(_live(work, tables), tables), table)
     found = work.read(work.shadow, CHANGES)
     counted = found.groupBy("before", "after").agg(F.count(F.lit(1)).alias("records")).orderBy(F.desc("records"), "before")
-    samples = found.orderBy(*decision_diff.PLACE).limit(_SHOWN)
+    samples = found.orderBy(*replay.PLACE).limit(_SHOWN)
     records = work.read(work.shadow, SILVER_LOADS).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
     return {
         "records": records,
@@ -179,15 +177,14 @@ def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, 
     spark, run = work.spark, work.run
     wanted = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
     before = cutover.renumbered(spark, run, wanted, _shadow_of(run), SILVER_LOADS)
-    load_seq = cutover.claim(
+    return cutover.claim_and_apply(
         spark,
         run,
-        Request(REBUILD, reason, by, cutover=wanted),
+        Request(REBUILD, reason, by),
+        wanted,
         marks=done.watermarks,
         rules=work.rules,
-        pinned=plan.nothing_of_bronze(done.watermarks, done.bronze_version),
+        bronze_version=done.bronze_version,
         first_free=wanted.undo_to + done.loads + 1,
         before=before,
     )
-    cutover.apply_cutover(spark, run, load_seq, wanted)
-    return load_seq

@@ -16,7 +16,6 @@ from pipelines.silver_to_gold import amend_gold
 from silver.audit import ledger_checks
 from silver.load import cutover, recover, steps
 from silver.rules import Rules
-from silver.state import plan
 from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing
 
@@ -77,16 +76,16 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
     marks = cutover.marks_after(loads, to)
     wanted = Cutover(keep_to=to, undo_to=highest)
-    load_seq = cutover.claim(
+    load_seq = cutover.claim_and_apply(
         spark,
         run,
-        Request(RESTORE, reason, by, cutover=wanted),
+        Request(RESTORE, reason, by),
+        wanted,
         marks=marks,
         rules=Rules.from_json(last["rules"]),
-        pinned=plan.nothing_of_bronze(marks, last["bronze_to_version"]),
+        bronze_version=last["bronze_to_version"],
         first_free=highest + 1,
     )
-    cutover.apply_cutover(spark, run, load_seq, cutover.undoing_up_to(wanted, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**result, "load_seq": load_seq}
 

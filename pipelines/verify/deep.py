@@ -17,7 +17,7 @@ from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import pruning
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import check_table
-from silver.audit import redecide
+from silver.audit import ledger_checks
 from silver.extract.payload import decoded, with_schemas
 from silver.rules import Rules
 from silver.state.watermarks import Watermarks
@@ -122,6 +122,6 @@ def _decided(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: 
     before = Watermarks({})
     for load_seq, of_load in groupby(snapshot.loads, key=lambda row: row["load_seq"]):
         claim = [{**row, "rules": rules_of[load_seq]} for row in of_load]
-        yield from redecide.redecide_load(spark, run, claim, before, tables)
+        yield from ledger_checks.redecide_load(spark, run, claim, before, tables)
         before = before.after(claim)
         run.report.event("verify.decided_again", load_seq=load_seq)

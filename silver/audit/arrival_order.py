@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lakehouse.contracts.silver import STREAM
+from lakehouse.contracts.silver import STREAM, Stream
 from silver.columns import before_of, starts_of
 from silver.decide.kernel import sort_keys
 from silver.model import BATCH, by_name, tuples_of
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.contracts.silver import Stream
 
 Kind = Literal["JF", "JB", "DJF", "DJB"]
+_RACE = 10
 
 
 class Rise(NamedTuple):
@@ -55,11 +55,7 @@ class Jump:
     is_gap: bool = False
 
     def __str__(self) -> str:
-        """Return the jump as the article prints it.
-
-        >>> str(Jump("DJB", 9000, 0, 228805, 219806, block=9000))
-        'DUPLICATE BLOCK - JUMP BACKWARDS 8999 (228805 -> 219806)'
-        """
+        """Return the jump as the article prints it."""
         duplicate = "DUPLICATE BLOCK - " if self.block > 1 else "DUPLICATE " if self.kind.startswith("D") else ""
         way = "FORWARDS" if self.kind.endswith("F") else "BACKWARDS"
         return f"{duplicate}JUMP {way} {abs(self.sequence - self.before)} ({self.before} -> {self.sequence})"
@@ -108,7 +104,7 @@ def rises(keys: pa.Table) -> Iterator[Rise]:
     goes_on = np.where(is_read, rises_on & (before != -1), before == -1)
     starts = np.flatnonzero(starts_of(stream) | ~goes_on)
     records = np.diff(np.append(starts, len(stream)))
-    streams = [(topic, partition, producer) for topic, partition, producer in tuples_of(rows.streams, STREAM)]
+    streams = list(tuples_of(rows.streams, STREAM))
     for first in range(0, len(starts), BATCH):  # convert to Python numbers in batches
         some = starts[first : first + BATCH]
         columns = (stream[some], offset[some], epoch[some], sequence[some], records[first : first + BATCH])
@@ -184,9 +180,6 @@ class _Seen:
         return last - first + 1 - known
 
 
-_RACE = 10
-
-
 class Diagnosis(NamedTuple):
     """A diagnosis: its name, the evidence seen, and the setting that cures it."""
 
@@ -195,12 +188,8 @@ class Diagnosis(NamedTuple):
     cure: str
 
 
-def diagnose(order: Order) -> list[Diagnosis]:
+def diagnose(order: Order) -> Iterator[Diagnosis]:
     """Diagnose one stream's arrival order in Bronze; empty if it rises, with or without gaps."""
-    return list(_diagnoses(order))
-
-
-def _diagnoses(order: Order) -> Iterator[Diagnosis]:
     back, resent = [jump for jump in order.jumps if jump.kind == "JB"], [jump for jump in order.jumps if jump.block]
     farthest = max((jump.before - jump.sequence for jump in back), default=0)
     if order.collisions:
@@ -221,31 +210,28 @@ def _diagnoses(order: Order) -> Iterator[Diagnosis]:
             f"{len(back)} jumps back to numbers that were not read before, by at most {farthest}",
             "enable.idempotence=true; or max.in.flight.requests.per.connection=1, if the producer cannot be idempotent.",
         )
-    if resent and not back and not order.collisions:
-        yield from _resends(resent, order.duplicates)
+    is_resent = resent and not back and not order.collisions
+    retried = [jump for jump in resent if jump.is_retry]
+    if is_resent and retried:
+        yield Diagnosis(
+            "client_retries",
+            f"{len(retried)} blocks were sent again in order, with their first timestamps; "
+            f"{order.duplicates} records came twice",
+            "enable.idempotence=true: the client sent again what was not acknowledged. (Or the application did, if it sets "
+            "the timestamps itself.)",
+        )
+    if is_resent and len(retried) < len(resent):
+        yield Diagnosis(
+            "resends",
+            f"{len(resent) - len(retried)} blocks were sent again in order, {order.duplicates} records in all",
+            "None if the application or its client restarted. To have fewer, store the position more often, or read the "
+            "last number back from Kafka, as `last_accepted` of the producer kit does: the tables lag behind Kafka. If its "
+            "numbering restarted, these are other records: send a greater epoch.",
+        )
     if order.missing and order.is_contiguous:
         yield Diagnosis(
             "lost",
             f"{order.missing} numbers are missing in a contiguous stream",
             "silver_missing lists them. acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose "
             "no acknowledged record.",
-        )
-
-
-def _resends(resent: list[Jump], duplicates: int) -> Iterator[Diagnosis]:
-    retried = [jump for jump in resent if jump.is_retry]
-    if retried:
-        yield Diagnosis(
-            "client_retries",
-            f"{len(retried)} blocks were sent again in order, with their first timestamps; {duplicates} records came twice",
-            "enable.idempotence=true: the client sent again what was not acknowledged. (Or the application did, if it sets "
-            "the timestamps itself.)",
-        )
-    if len(retried) < len(resent):
-        yield Diagnosis(
-            "resends",
-            f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
-            "None if the application or its client restarted. To have fewer, store the position more often, or read the "
-            "last number back from Kafka, as `last_accepted` of the producer kit does: the tables lag behind Kafka. If its "
-            "numbering restarted, these are other records: send a greater epoch.",
         )

@@ -1,55 +1,49 @@
-"""Check the ledger for consistency, and summaries of Silver's tables against it. Pure."""
+"""Check the ledger for consistency, summaries of Silver's tables against it, and each load by deciding it again. Read-only."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.contracts import silver as contract
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import (
-    ACCEPTED,
-    CLASSES,
-    CUTOVERS,
-    DISCARD,
-    DISCARDED,
-    DUPLICATE,
-    ERASE,
-    HELD,
-    IN_ORDER,
-    LATE,
-    RELEASE,
-    RELEASED,
-    REPLAY,
-    RESET,
-    SKIPPED,
-    STREAM,
-    stream_of,
-    stream_text,
-)
+from lakehouse.contracts.silver import STREAM, Stream, stream_of, stream_text
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
 from lakehouse.spark.bitmaps import bit, word
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from silver import model
+from silver.extract.columns import from_bytes, narrow
+from silver.extract.payload import with_schemas
+from silver.load import bronze_range, planner
+from silver.load.recover import WATERMARK_AFTER
+from silver.rules import Rules
+from silver.state.ledger import open_cutover, stream_loads
+from silver.state.ledger import rows as ledger_rows
+from silver.state.request import SETTLED_AS
+from silver.suspects.known_records import KnownRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
-
-    from lakehouse.contracts.silver import Stream
+    from lakehouse.run.context import Run
+    from silver.state.watermarks import Watermarks
 
 Row = dict[str, Any]
-
-_SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
+_OUTCOME = (*(name for name in contract.CLASSES if name != contract.REPLAY), "late_accepted", *WATERMARK_AFTER, "missing")
+_REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
+_SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records"))
 
 
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
     """Check that the last claim is of the last finished load or the one after it, and that finished loads are in the ledger."""
     last = max((row["load_seq"] for row in ledger), default=0)
-    if last > finished and any(row["load_seq"] == last and row["kind"] in CUTOVERS for row in ledger):
+    if open_cutover(ledger, finished):
         yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
     elif last not in (finished, finished + 1):
         observed = f"last claimed load {last}, last finished load {finished}"
@@ -105,7 +99,7 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
             yield Violation(where, f"last_offset_before {row['last_offset_before']}", f"{place}, as the load before left it")
         if known is not None and row["last_offset"] < known["last_offset"]:
             yield Violation(where, f"last_offset {row['last_offset']}", f"not below {known['last_offset']}")
-        if row["kind"] != RESET and (after or (-1, -1)) < (before or (-1, -1)):
+        if row["kind"] != contract.RESET and (after or (-1, -1)) < (before or (-1, -1)):
             yield Violation(where, f"watermark after {after}", f"not below {before}")
     marks.update({stream_of(row): row for row in rows})
 
@@ -115,7 +109,7 @@ def kept(records: DataFrame) -> DataFrame:
     ordinal = F.when(F.col("epoch").isNotNull() & F.col("sequence").isNotNull(), F.struct("epoch", "sequence"))
     return records.groupBy(*STREAM, "load_seq").agg(
         F.count(F.lit(1)).alias("rows"),
-        F.min(F.when(F.col("arrival") == IN_ORDER, ordinal)).alias("first"),
+        F.min(F.when(F.col("arrival") == contract.IN_ORDER, ordinal)).alias("first"),
         F.max(ordinal).alias("last"),
     )
 
@@ -141,12 +135,8 @@ def as_of(rejects: DataFrame, finished: int) -> DataFrame:
     """Return the rejects of the loads up to `finished`, in their state after that load."""
     is_later = F.coalesce(F.col("settled_load_seq") > finished, F.lit(False))
     known = rejects.where(F.col("load_seq").isNull() | (F.col("load_seq") <= finished))
-    return known.withColumns(
-        {
-            "state": F.when(is_later, F.lit(HELD)).otherwise(F.col("state")),
-            "settled_load_seq": F.when(~is_later, F.col("settled_load_seq")),
-        }
-    )
+    state = F.when(is_later, F.lit(contract.HELD)).otherwise(F.col("state"))
+    return known.withColumns({"state": state, "settled_load_seq": F.when(~is_later, F.col("settled_load_seq"))})
 
 
 def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
@@ -164,11 +154,11 @@ def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Viola
     kinds = {row["load_seq"]: row["kind"] for row in ledger}
     for row in ledger:
         stream, load_seq = stream_text(stream_of(row)), row["load_seq"]
-        for name in CLASSES:
-            count = row[name] - (row["late_accepted"] if name == LATE else 0)
-            if count and name not in (ACCEPTED, REPLAY):
+        for name in contract.CLASSES:
+            count = row[name] - (row["late_accepted"] if name == contract.LATE else 0)
+            if count and name not in (contract.ACCEPTED, contract.REPLAY):
                 expected[False, load_seq, f"load {load_seq}, {stream}, class {name}"] = count
-        expected[True, load_seq, f"settled by load {load_seq}, {stream}"] = row[RELEASED] + row[DISCARDED]
+        expected[True, load_seq, f"settled by load {load_seq}, {stream}"] = row[contract.RELEASED] + row[contract.DISCARDED]
     wrong: list[Violation] = []
     for row in found:
         stream, load_seq, by = stream_text(stream_of(row)), row["load_seq"], row["settled_load_seq"]
@@ -188,8 +178,85 @@ def rejects_match(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Viola
 
 
 def _is_possible(row: Row, kinds: Mapping[int, str]) -> bool:
-    state, by = row["state"], row["settled_load_seq"]
+    state: str = row["state"]
+    by = row["settled_load_seq"]
     if by is None:
-        is_decided_away = row["class"] in (DUPLICATE, LATE) or row.get("reason") in SKIPPED
-        return state == HELD or (state == DISCARDED and is_decided_away)
-    return bool(_SETTLED_AS.get(kinds.get(by, "")) == state)
+        is_decided_away = row["class"] in (contract.DUPLICATE, contract.LATE) or row.get("reason") in contract.SKIPPED
+        return state == contract.HELD or (state == contract.DISCARDED and is_decided_away)
+    return SETTLED_AS.get(kinds.get(by, "")) == state
+
+
+def redecide_load(
+    spark: SparkSession, run: Run, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
+) -> Iterator[Violation]:
+    """Decide a load again; yield its differences from the ledger and the rejects. Skips operators' requests.
+
+    `claim` holds the load's ledger rows with their rules, `before` the watermarks before the load, from the ledger. `tables`
+    has `bronze`, `silver` and `rejects`, each at one version.
+    """
+    decided = [row for row in claim if row["records"] > row[contract.REPLAY]]
+    if not decided or claim[0]["kind"] != contract.RECORDS:
+        return
+    load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
+    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
+
+    def known() -> KnownRecords:
+        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before, rules)
+
+    claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
+    records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
+    rules = with_schemas(spark, run, records, rules)
+    counted = sum(row["records"] for row in decided)
+    chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
+    found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
+    segments = [segment for segment in found.segments if segment.kind != contract.REPLAY]
+    loads = stream_loads(segments, {}, before)
+    again = {stream_of(row): row for row in ledger_rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
+    yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
+    of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
+    yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
+
+
+def _other_outcomes(
+    load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]
+) -> Iterator[Violation]:
+    for stream in sorted({**claimed, **again}, key=str):
+        where = f"{SILVER_LOADS}, load {load_seq}, {stream_text(stream)}"
+        row, other = claimed.get(stream), again.get(stream)
+        if row is None or other is None:
+            yield Violation(where, "a row" if row else "no row", "none: Bronze has no record of it" if row else "a row of it")
+            continue
+        differing = [name for name in _OUTCOME if row[name] != other[name]]
+        if differing:
+            observed, expected = (", ".join(f"{name} {each[name]}" for name in differing) for each in (row, other))
+            yield Violation(where, observed, f"{expected}, as Bronze decides it")
+
+
+def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) -> Iterator[Violation]:
+    """Compare the load's rows of `silver_rejects`, in their state after the load, with the rows decided now.
+
+    Compares the total of all blocks of a class, because an offset that Bronze held twice splits a block.
+    """
+    found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
+    by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, differing in enumerate((found - expected, expected - found)):
+        for values in differing:
+            row = dict(zip(_REJECT, values, strict=True))
+            by_kind[tuple(row[name] for name in _SHARED)][side].append(row)
+    for sides in by_kind.values():
+        if _sum(sides[0]) == _sum(sides[1]):
+            continue
+        for kind, rows in zip(("listed", "not listed"), sides, strict=True):
+            for row in sorted(rows, key=itemgetter("first_offset")):
+                where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(row))}, offset {row['first_offset']}"
+                shown = f"{row['class']}, {row['records']} records, up to offset {row['last_offset']}"
+                yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
+
+
+def _sum(blocks: list[Row]) -> tuple[object, ...] | None:
+    """Return the range that blocks cover together: first and last offset and sequence, and the number of records."""
+    if not blocks:
+        return None
+    first, last = min(blocks, key=itemgetter("first_offset")), max(blocks, key=itemgetter("last_offset"))
+    ends = (first["first_offset"], first["first_sequence"], last["last_offset"], last["last_sequence"])
+    return *ends, sum(row["records"] for row in blocks)

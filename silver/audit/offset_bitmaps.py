@@ -13,6 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED
@@ -22,7 +23,6 @@ from lakehouse.spark.bitmaps import WORD_BITS, bit, word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
 
 CONTENT = ("timestamp", "key", "value")
 
@@ -41,20 +41,11 @@ def by_word(rows: DataFrame, **hashes: Column) -> DataFrame:
 
     `hashes` maps each table to the hash of a row: 0 if its content is not compared, null if the table lacks the row.
     """
-    named = [
-        column
-        for table, hashed in hashes.items()
-        for column in (F.when(hashed.isNotNull(), bit(F.col("offset"))).alias(f"{table}_bit"), hashed.alias(f"{table}_hash"))
-    ]
-    sums = [
-        column
-        for table in hashes
-        for column in (
-            F.count(f"{table}_bit").alias(f"{table}_rows"),
-            F.bit_or(f"{table}_bit").alias(f"{table}_bits"),
-            F.bit_xor(f"{table}_hash").alias(f"{table}_content"),
-        )
-    ]
+    named, sums = list[Column](), list[Column]()
+    for table, hashed in hashes.items():
+        named += [F.when(hashed.isNotNull(), bit(F.col("offset"))).alias(f"{table}_bit"), hashed.alias(f"{table}_hash")]
+        sums += [F.count(f"{table}_bit").alias(f"{table}_rows"), F.bit_or(f"{table}_bit").alias(f"{table}_bits")]
+        sums.append(F.bit_xor(f"{table}_hash").alias(f"{table}_content"))
     return rows.select("topic", "partition", word("offset").alias("word"), *named).groupBy(*_PLACE).agg(*sums)
 
 
@@ -67,22 +58,17 @@ def rejects_by_word(rejects: DataFrame) -> DataFrame:
     first = F.greatest(F.col("first_offset") - start, F.lit(0)).cast("int")
     last = F.least(F.col("last_offset") - start, F.lit(2**WORD_BITS - 1)).cast("int")
     ones = F.lit(-1).cast("bigint")
-    bits = F.call_function("shiftleft", ones, first).bitwiseAND(
-        F.call_function("shiftrightunsigned", ones, F.lit(2**WORD_BITS - 1) - last)
-    )
+    up_to_last = F.call_function("shiftrightunsigned", ones, F.lit(2**WORD_BITS - 1) - last)
+    bits = F.call_function("shiftleft", ones, first).bitwiseAND(up_to_last)
     return spanned.groupBy(*_PLACE).agg(F.bit_or(bits).alias("r_bits"))
 
 
 def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
     """Add `is_kept` to Bronze's records: whether Silver holds the offset. `silver` is the result of `by_word` for `s`."""
-    known = silver.select(*(F.col(name).alias(f"kept_{name}") for name in _PLACE), "s_bits")
-    same = (
-        (records["topic"] == known["kept_topic"])
-        & (records["partition"] == known["kept_partition"])
-        & (word("offset") == known["kept_word"])
-    )
-    is_kept = F.coalesce(known["s_bits"].bitwiseAND(bit(F.col("offset"))) != 0, F.lit(False))
-    return records.join(known, on=same, how="left").select(*records.columns, is_kept.alias("is_kept"))
+    known = silver.select(*_PLACE, "s_bits")
+    is_kept = F.coalesce(F.col("s_bits").bitwiseAND(bit(F.col("offset"))) != 0, F.lit(False))
+    both = records.withColumn("word", word("offset")).join(known, on=list(_PLACE), how="left")
+    return both.select(*records.columns, is_kept.alias("is_kept"))
 
 
 def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:

@@ -1,8 +1,7 @@
 """Decide the class of each record from its key columns, and return segments. Pure, on Arrow and numpy.
 
-Rule: docs/rule.md. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
-stream's watermark and above every earlier one of the load. The others are suspects, see `silver.suspects`.
-A record that an earlier incarnation of the topic settles already has its class. It affects no other record.
+Rule: docs/rule.md. The records that are not accepted in order are suspects, see `silver.suspects`. A record that an earlier
+incarnation of the topic settles already has its class. It affects no other record.
 
 The columns are sorted once by stream and offset. One running maximum then decides the records of all streams: it runs over
 ranks, and each stream's ranks start above those of the previous stream. A jump does not raise the watermark, so a running
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
-from silver.columns import NONE, before_of, codes, filled, lasts_of, row_codes, starts_of
+from silver.columns import NONE, Flags, Numbers, before_of, codes, filled, lasts_of, row_codes, starts_of
 from silver.model import SEGMENT, SETTLED, tuples_of
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts.silver import Ordinal, Stream
-    from silver.columns import Flags, Numbers
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
@@ -68,7 +66,7 @@ class Decided:
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
         out: Places of the records that are neither accepted nor replays.
         replays: Places of the replays.
-        after: Each stream with the fields of its `Position` after the chunk.
+        after: The position of each stream after the chunk.
     """
 
     segments: pa.Table
@@ -77,7 +75,7 @@ class Decided:
     originals: pa.Table
     out: pa.Table
     replays: pa.Table
-    after: pa.Table
+    after: dict[Stream, Position]
 
 
 def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapping[Stream, Position]) -> Decided:
@@ -139,7 +137,7 @@ def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapp
         *found.suspects(is_start, is_older),
         found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
         found.places(kind == _REPLAY),
-        found.after(counted, known),
+        found.after(streams, counted, known),
     )
 
 
@@ -158,14 +156,11 @@ class Decision:
         """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
         before = self._positions
         chunk = decide(keys, watermarks, self.rules, before)
-        after = dict(
-            zip(tuples_of(chunk.after, STREAM), map(Position._make, tuples_of(chunk.after, Position._fields)), strict=True)
-        )
-        here = {stream[:2] for stream in after}  # only these partitions may continue in the next chunk
+        here = {stream[:2] for stream in chunk.after}  # only these partitions may continue in the next chunk
         continuing = {stream: each for stream, each in before.items() if stream[:2] in here}
         ordered = sorted((each.last_offset, stream[:2]) for stream, each in continuing.items())
         self.continued = {place: last for last, place in ordered}
-        self._positions = continuing | after
+        self._positions = continuing | chunk.after
         return chunk
 
 
@@ -253,7 +248,7 @@ class _Classified(NamedTuple):
     backward: Numbers
 
     def goes_on(self, is_first: Flags, known: Mapping[str, Numbers]) -> Flags:
-        """Return for each record whether it continues the block of the previous record."""
+        """Whether each record continues the block of the previous record."""
         rows, kind = self.rows, self.kind
         pairs = ((known["last_kind"], kind), (known["before_epoch"], rows.epoch), (known["before_sequence"], rows.sequence))
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
@@ -265,11 +260,7 @@ class _Classified(NamedTuple):
         """Return the sequences that accepted records skip. `highest` is the highest accepted sequence before each record."""
         epoch, sequence = self.rows.epoch[counted], self.rows.sequence[counted]
         is_gap = (self.kind[counted] == _ACCEPTED) & (epoch == highest_epoch) & (_step(sequence, highest) > 1)
-        numbers = {
-            "epoch": epoch[is_gap],
-            "first_sequence": highest[is_gap] + 1,
-            "last_sequence": sequence[is_gap] - 1,
-        }
+        numbers = {"epoch": epoch[is_gap], "first_sequence": highest[is_gap] + 1, "last_sequence": sequence[is_gap] - 1}
         return _with(self.rows.streams.take(pa.array(self.rows.stream[counted[is_gap]])), numbers)
 
     def suspects(self, is_start: Flags, is_older: Flags) -> tuple[pa.Table, pa.Table]:
@@ -294,7 +285,7 @@ class _Classified(NamedTuple):
         numbers = {"epoch": rows.epoch[which], "sequence": rows.sequence[which], "offset": rows.offset[which]}
         return _with(rows.streams.take(pa.array(rows.stream[which])), numbers)
 
-    def after(self, counted: Numbers, known: Mapping[str, Numbers]) -> pa.Table:
+    def after(self, streams: Iterable[Stream], counted: Numbers, known: Mapping[str, Numbers]) -> dict[Stream, Position]:
         """Return the position of each stream after its last record."""
         rows = self.rows
         last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
@@ -304,7 +295,8 @@ class _Classified(NamedTuple):
             for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
                 found[name] = known[name].copy()
                 found[name][rows.stream[those]] = column[those]  # the last record of a stream is written last
-        return _with(rows.streams, {name: found[name] for name in Position._fields})
+        columns = (found[name].tolist() for name in Position._fields)
+        return dict(zip(streams, map(Position, *columns), strict=True))
 
     def segments(self, those: Numbers, starts: Flags, goes_on: Flags) -> pa.Table:
         """Return a segment per group of some records. `starts` marks the first record of each group, among those."""
@@ -324,8 +316,8 @@ class _Classified(NamedTuple):
             "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
             "last_sequence": pa.array(rows.sequence[last], mask=is_unread),
             "records": lasts - starting + 1,
-            "jumps_forward": _sums(self.forward[those], starting),
-            "jumps_backward": _sums(self.backward[those], starting),
+            "jumps_forward": np.add.reduceat(self.forward[those], starting),
+            "jumps_backward": np.add.reduceat(self.backward[those], starting),
             "content_sha256": pa.nulls(len(first)),
         }
         return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on[first]))
@@ -333,7 +325,14 @@ class _Classified(NamedTuple):
 
 def sort_keys(keys: pa.Table) -> Rows:
     """Convert records to columns, sorted by stream and offset."""
-    stream, streams = _streams(keys)
+    number = row_codes(keys, STREAM)
+    first = np.empty(int(number.max(initial=NONE)) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(keys))[::-1]  # the first record of a stream is written last
+    streams = pa.table({name: keys[name].take(pa.array(first)).cast(SEGMENT.field(name).type) for name in STREAM})
+    by_name = pc.sort_indices(streams, [(name, "ascending") for name in STREAM])
+    nth = np.empty(len(by_name), np.int64)
+    nth[by_name.to_numpy()] = np.arange(len(by_name))
+    stream, streams = nth[number], streams.take(by_name)
     offset, epoch, sequence = (filled(keys[name]) for name in ("offset", "epoch", "sequence"))
     problem, problems = codes(keys["problem"])
     settled = np.full(len(keys), NONE, np.int8)
@@ -343,18 +342,6 @@ def sort_keys(keys: pa.Table) -> Rows:
     small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
     order = by_offset[np.argsort(small[by_offset], kind="stable")]
     return Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], settled[order], problems)
-
-
-def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
-    """The number of each record's stream; and the streams in their order."""
-    number = row_codes(keys, STREAM)
-    first = np.empty(int(number.max(initial=NONE)) + 1, np.int64)
-    first[number[::-1]] = np.arange(len(keys))[::-1]  # the first record of a stream is written last
-    streams = pa.table({name: _text(keys[name].take(pa.array(first))) for name in STREAM})
-    order = pc.sort_indices(streams, [(name, "ascending") for name in STREAM]).to_numpy()
-    nth = np.empty(len(order), np.int64)
-    nth[order] = np.arange(len(order))
-    return nth[number], streams.take(pa.array(order))
 
 
 def _known(
@@ -369,14 +356,6 @@ def _known(
 def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
     """Return by how much a sequence exceeds another one. Defined only where it does."""
     return sequence.astype(np.uint64) - before.astype(np.uint64)
-
-
-def _sums(column: Numbers, starts: Numbers) -> Numbers:
-    return np.add.reduceat(column, starts) if len(starts) else column[:0]
-
-
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _with(streams: pa.Table, columns: Mapping[str, Numbers]) -> pa.Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
@@ -17,7 +18,6 @@ from silver.extract.payload import decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.sources import Sources
     from silver.rules import Rules
@@ -36,7 +36,12 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
         judged = decoded(read, rules)
         unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
-    return _with_erased(read, rules) if erased_columns(records) else read
+    if not erased_columns(records):
+        return read
+    erased = F.col("erased")
+    known = {name: erased[name] for name in EXTRACTED}
+    known["problem"] = F.when(_is_judged(rules) | (known["problem"] != UNDECODABLE), known["problem"])
+    return read.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in EXTRACTED})
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
@@ -90,10 +95,3 @@ def _read(records: DataFrame, sources: Sources) -> DataFrame:
 
 def _is_judged(rules: Rules) -> Column:
     return by_topic([(topics, F.lit(each.judges)) for each, topics in rules.decodings])
-
-
-def _with_erased(read: DataFrame, rules: Rules) -> DataFrame:
-    erased = F.col("erased")
-    known = {name: erased[name] for name in EXTRACTED}
-    known["problem"] = F.when(_is_judged(rules) | (known["problem"] != UNDECODABLE), known["problem"])
-    return read.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in EXTRACTED})

@@ -8,6 +8,10 @@ fraction.
 - A number has at most 1,000 characters, the exponent of a DECIMAL at most three digits: as DECIMAL, `1e32000000` takes 75 s.
 - A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. It keeps microseconds.
 - A time without a date is invalid: Spark would take today's date.
+
+With `schemas.enable` Kafka Connect writes dates and times as numbers, whose unit the value's own schema names. Such a value is
+{"schema": {"fields": [{"field": "at", "name": "io.debezium.time.MicroTimestamp"}]}, "payload": {"at": 1}}. `with_times` reads
+the fields of structs under `payload` so, not those in arrays and maps.
 """
 
 from __future__ import annotations
@@ -17,15 +21,15 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.extract import json_strictness
-from lakehouse.settings.payload_schema import Type
+from lakehouse.settings.payload_schema import Field, Type, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column
 
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_NTZ")
 _PARSED_AS = {"DECIMAL": "VARIANT", **dict.fromkeys(_MOMENTS, "VARIANT"), "DATE": "STRING", "TINYINT": "SMALLINT"}
@@ -42,6 +46,18 @@ _DAY = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 _MINUS_ZERO = r"(?<![eE])-0(?![0-9.eE])"
 _LOOKS_REWRITTEN = r'(?s)\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{].*(?:[0-9]\.[0-9]|Infinity)'
 """A STRING that Spark may have written from a fraction, or from an object or array with one."""
+
+_DATES, _MILLIS = (
+    [f"{package}.{name}" for package in ("io.debezium.time", "org.apache.kafka.connect.data")] for name in ("Date", "Timestamp")
+)
+_MICROS, _NANOS = "io.debezium.time.MicroTimestamp", "io.debezium.time.NanoTimestamp"
+_BLOCK = "schema"
+_BOUNDS = {
+    "DATE": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
+    "TIMESTAMP": ("TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"),
+}
+_Path = tuple[str, ...]
 
 
 class Check(NamedTuple):
@@ -84,25 +100,15 @@ def is_far_out(found: Column, kind: Type) -> Column:
     return ~found.between(first, last)
 
 
-_BOUNDS = {
-    "DATE": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
-    "TIMESTAMP": ("TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"),
-    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"),
-}
-
-
 def has_bounds(kind: Type) -> bool:
     """Whether `is_far_out` looks at values of a type, strings aside."""
     return kind.kind == "map" or kind.name in _BOUNDS or any(field.is_required for field in kind.fields)
 
 
 def parse(text: Column, schema: Type) -> Column:
-    """Parse a text, for `is_read` and `payload`; before them, for `connect_times.with_times` if there is a field `payload`."""
-    wanted = schema
-    if schema.at("payload"):
-        from silver.extract import connect_times
-
-        wanted = connect_times.with_block(schema)
+    """Parse a text, for `is_read` and `payload`; before them, for `with_times` if there is a field `payload`."""
+    block = (Field(_BLOCK, Type("scalar", "VARIANT")),) if _moments(schema) else ()
+    wanted = replace(schema, fields=(*schema.fields, *block))
     return json_strictness.parse_document(text, _mapped(wanted, _PARSED_AS).sql())
 
 
@@ -200,3 +206,58 @@ def _is_any_rewritten(found: Column, text: Column, schema: Type) -> Column:
 
 def _of_strings(is_wrong: Callable[[Column, Type], Column]) -> Check:
     return Check(lambda kind: kind.name == "STRING", is_wrong)
+
+
+def _moments(schema: Type) -> list[tuple[_Path, str]]:
+    """Return the paths and types of dates and times under `payload`; none if the wanted fields have `schema` themselves."""
+    payload = schema.at("payload")
+    has_block = any(each.name.lower() == _BLOCK for each in schema.fields)
+    return list(_under(payload, ("payload",))) if payload and not has_block else []
+
+
+def _under(found: Type, above: _Path) -> Iterator[tuple[_Path, str]]:
+    for each in found.fields:
+        if each.type.name in ("DATE", "TIMESTAMP"):
+            yield (*above, each.name), each.type.name
+        yield from _under(each.type, (*above, each.name))
+
+
+def with_times(parsed: Column, schema: Type) -> Column:
+    """Replace numbers in a parsed text by the text of their date or time, and drop the value's own schema."""
+    found = _moments(schema)
+    return json_strictness.with_document(parsed, lambda each: _with_moments(each, found)) if found else parsed
+
+
+def _with_moments(document: Column, found: Sequence[tuple[_Path, str]]) -> Column:
+    kind = ""
+    for _ in range(max(len(path) for path, _ in found) - 1):
+        kind = f"ARRAY<STRUCT<field: STRING, name: STRING{kind and f', fields: {kind}'}>>"
+    fields = F.try_variant_get(document[_BLOCK], "$.fields", kind)
+    changed = document.dropFields(_BLOCK)
+    for path, name in found:
+        value = reduce(lambda struct, step: struct.getField(step), path, document)
+        text = (_date if name == "DATE" else _timestamp)(value, _logical_name(fields, path[1:]))
+        changed = changed.withField(".".join(map(quoted, path)), text)
+    return changed
+
+
+def _logical_name(fields: Column, path: _Path) -> Column:
+    def field(among: Column, step: str) -> Column:
+        return F.get(F.filter(among, lambda each: each["field"] == step), F.lit(0))
+
+    *steps, last = path
+    return field(reduce(lambda among, step: field(among, step)["fields"], steps, fields), last)["name"]
+
+
+def _date(value: Column, name: Column) -> Column:
+    day = F.date_from_unix_date(value.try_cast("int")).cast("string")
+    return F.when(name.isin(_DATES) & value.rlike(r"\A-?[0-9]+\z"), F.coalesce(day, value)).otherwise(value)
+
+
+def _timestamp(value: Column, name: Column) -> Column:
+    """A number that is no whole count of microseconds becomes an empty text, which no TIMESTAMP takes."""
+    number = F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
+    micros = F.when(name.isin(_MILLIS), F.try_multiply(number, F.lit(1_000))).when(name == _MICROS, number)
+    micros = micros.when((name == _NANOS) & (number % 1_000 == 0), F.call_function("div", number, F.lit(1_000)))
+    text = F.coalesce(F.timestamp_micros(micros).cast("string"), F.lit("")).cast("variant")
+    return F.when(name.isin(*_MILLIS, _MICROS, _NANOS) & number.isNotNull(), text).otherwise(value)

@@ -6,8 +6,6 @@
 - `value_not_utf8`: not valid UTF-8.
 - `value_not_of_schema`: not JSON, a wrong type, a missing NOT NULL field, a value that its type does not hold, a duplicate key
   in a MAP, a schema without the fields' types. With a schema registry: a value without its prefix.
-
-Any input quickly yields a payload or a reason. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -15,27 +13,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.extract import per_topic, prefix
 from lakehouse.settings import formats, payload_schema
-from lakehouse.settings.payload_schema import CORRUPT
+from lakehouse.settings.payload_schema import CORRUPT, Type
 from silver.extract import json_payload
 from silver.extract.json_payload import Check, has_bounds, is_far_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from lakehouse.extract.written import Written
     from lakehouse.run.context import Run
-    from lakehouse.settings.payload_schema import Type
     from silver.rules import Payload, Rules
 
 TOO_LONG = "value_too_long"
 NOT_UTF8 = "value_not_utf8"
 NOT_OF_SCHEMA = "value_not_of_schema"
+_FAR_OUT = Check(lambda kind: kind.name == "STRING" or has_bounds(kind), is_far_out)
 
 
 @dataclass(frozen=True)
@@ -77,24 +74,15 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
     parsed = looked_at.withColumns({each.parsed: chosen(_parsed, [each]) for each in structs})
     if of_connect := [each for each in structs if not each.has_types and each.schema.at("payload")]:
-        from silver.extract import connect_times
-
-        timed = {each.parsed: connect_times.with_times(F.col(each.parsed), each.schema) for each in of_connect}
-        parsed = parsed.withColumns(timed)
+        parsed = parsed.withColumns(
+            {each.parsed: json_payload.with_times(F.col(each.parsed), each.schema) for each in of_connect}
+        )
     judged = parsed.withColumn("_is_read", F.coalesce(chosen(_is_read, structs).cast("boolean"), F.lit(False)))
-    value = F.col("value")
-    of_schema = F.when(value.isNotNull() & ~F.col("_is_read"), F.lit(NOT_OF_SCHEMA))
-    undecodable = {
-        each: _unread(each) if each.payload.format == "text" else F.coalesce(_unread(each), of_schema) for each in ways
-    }
     undecoded = [nth for nth, (each, _) in enumerate(decodings) if each.payload is None]
     fields = [F.lit(None).cast(field.type.sql()).alias(field.name) for field in whole.fields]
-    empty = [(undecoded, F.when(value.isNotNull(), F.struct(*fields)))] if undecoded and fields else []
+    empty = [(undecoded, F.when(F.col("value").isNotNull(), F.struct(*fields)))] if undecoded and fields else []
     payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
-    found = {
-        "payload": per_topic.of_kind(payloads, len(decodings)),
-        "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
-    }
+    found = {"payload": per_topic.of_kind(payloads, len(decodings)), "undecodable": chosen(_undecodable).cast("string")}
     return judged.withColumns(found).drop(per_topic.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
 
 
@@ -142,15 +130,15 @@ def _is_read(each: _Kind) -> Column:
     return json_payload.is_read(found, F.col("_text"), each.schema)
 
 
-def _unread(each: _Kind) -> Column:
-    """Return why a value was not parsed; null if it was."""
-    value = F.col("value")
-    if each.has_types:
-        return F.when(value.isNotNull(), F.col("_refused"))
-    why = F.lit(NOT_UTF8)
+def _undecodable(each: _Kind) -> Column:
+    """Return why a value was not decoded; null if it was."""
+    value, why = F.col("value"), F.lit(NOT_UTF8)
     if each.written is not None and each.written.has_prefix:
         why = F.when(prefix.has_prefix(value), why).otherwise(F.lit(NOT_OF_SCHEMA))
-    return F.when(value.isNotNull() & F.col("_text").isNull(), F.coalesce("_refused", why))
+    no_text = F.when(F.col("_text").isNull(), F.coalesce("_refused", why))
+    unread = F.when(~F.col("_is_read"), F.lit(NOT_OF_SCHEMA))
+    found = no_text if each.payload.format == "text" else F.coalesce("_refused" if each.has_types else no_text, unread)
+    return F.when(value.isNotNull(), found)
 
 
 def _among(each: _Kind, whole: Type) -> Column:
@@ -166,6 +154,3 @@ def _among(each: _Kind, whole: Type) -> Column:
         for field in whole.fields
     ]
     return F.when(F.col("_is_read"), F.struct(*parts))
-
-
-_FAR_OUT = Check(lambda kind: kind.name == "STRING" or has_bounds(kind), is_far_out)

@@ -10,23 +10,12 @@ from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.contracts import silver as contract
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import (
-    ACCEPTED,
-    COLLISION,
-    FENCED,
-    INVALID,
-    JUMP,
-    LATE,
-    PROBLEMS,
-    QUARANTINED,
-    SKIPPED,
-    STREAM,
-    Stream,
-    stream_of,
-)
+from lakehouse.contracts.silver import STREAM, Stream, stream_of
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.json_strictness import NOT_JSON, NOT_UTF8
@@ -41,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from silver.rules import Rules
@@ -61,15 +49,12 @@ _RESTARTED = (
     "watermark, set policies.max_jump, and move it back with `tidemark watermark reset --to N`."
 )
 _MEND = {
-    LATE: _RESTARTED,
-    COLLISION: _RESTARTED,
-    JUMP: "If the numbers after the jump are right, allow a greater policies.max_jump, or move the watermark with `tidemark "
-    "watermark reset --to N`.",
-    FENCED: "Stop the producer that still sends an older epoch.",
+    contract.LATE: _RESTARTED,
+    contract.COLLISION: _RESTARTED,
+    contract.JUMP: "If the numbers after the jump are right, allow a greater policies.max_jump, or move the watermark with "
+    "`tidemark watermark reset --to N`.",
+    contract.FENCED: "Stop the producer that still sends an older epoch.",
 }
-
-Shares = TopicLimits[float]
-"""The largest quarantined shares allowed, 0 to 1: of single topics, and of all others together."""
 
 
 class _Limit(NamedTuple):
@@ -91,11 +76,8 @@ def _shown(found: list[Trip]) -> list[Trip]:
     return [*found[:_MOST_NAMED], more]
 
 
-def list_trips(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip, _Rows]]:
-    """List the reasons to open the breaker: too large a quarantined share, or a stream with only old sequences.
-
-    Each has the ledger's rows of the streams that cause it.
-    """
+def list_trips(load_seq: int, ledger: _Rows, shares: TopicLimits[float]) -> list[tuple[Trip, _Rows]]:
+    """List the reasons to open the breaker, each with the ledger's rows of the streams that cause it."""
     limits = {topic: _Limit(*shares.of(topic)) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
@@ -114,10 +96,10 @@ def list_trips(load_seq: int, ledger: _Rows, shares: Shares) -> list[tuple[Trip,
 
 
 def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
-    if row[ACCEPTED]:
+    if row[contract.ACCEPTED]:
         return None
     count = _counts([row])
-    low = count[LATE] - count["late_accepted"] + count[COLLISION]
+    low = count[contract.LATE] - count["late_accepted"] + count[contract.COLLISION]
     if not limit.is_passed(low, count["records"]):
         return None
     what = "A stream sends only numbers below its watermark that are no duplicates: its sequence began again, or one corrupt "
@@ -129,14 +111,14 @@ def _restarted(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
 def ledger_without_skipped(planned: Plan) -> _Rows:
     """Return the ledger's rows of a plan, without the records that its rules skip."""
     skipped = Counter[Stream]()
-    rejects = planned.rejects.filter(pc.field("reason").isin([*SKIPPED]))
+    rejects = planned.rejects.filter(pc.field("reason").isin([*contract.SKIPPED]))
     for topic, partition, producer, records in tuples_of(rejects, (*STREAM, "records")):
         skipped[topic, partition, producer] += records
     less = ((row, skipped[stream_of(row)]) for row in planned.ledger)
-    return [{**row, "records": row["records"] - count, INVALID: row[INVALID] - count} for row, count in less]
+    return [{**row, "records": row["records"] - count, contract.INVALID: row[contract.INVALID] - count} for row, count in less]
 
 
-def is_reason(row: Mapping[str, Any], shares: Shares) -> bool:
+def is_reason(row: Mapping[str, Any], shares: TopicLimits[float]) -> bool:
     """Whether a stream's own quarantined share is above its limit."""
     counts = _counts([row])
     share, _ = shares.of(row["topic"])
@@ -148,12 +130,12 @@ def trip_of(opened: BreakerOpenError) -> Trip:
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
-def find_trips(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> tuple[list[Trip], Counter[Cause]]:
+def find_trips(spark: SparkSession, run: Run, planned: Plan, shares: TopicLimits[float]) -> tuple[list[Trip], Counter[Cause]]:
     """List the trips for a plan and their causes, with an example if most records are invalid."""
     trips = list_trips(planned.load_seq, ledger_without_skipped(planned), shares)
     causes = _causes(planned.rejects, trips) if trips else Counter[Cause]()
     found = _shown([trip for trip, _ in trips])
-    invalid = [cause for cause in causes if cause.kind == INVALID]
+    invalid = [cause for cause in causes if cause.kind == contract.INVALID]
     if 2 * sum(causes[cause] for cause in invalid) > causes.total():
         example = _example(spark, run, planned, invalid[0])
         found[0] = replace(found[0], observed=f"{found[0].observed}; {example}")
@@ -173,7 +155,7 @@ def _causes(rejects: pa.Table, trips: Collection[tuple[Trip, _Rows]]) -> Counter
     counted = Counter[Cause]()
     summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
     for topic, partition, producer, kind, reason, records in tuples_of(summed, summed.column_names):
-        if kind in QUARANTINED and reason not in SKIPPED and (topic, partition, producer) in streams:
+        if kind in contract.QUARANTINED and reason not in contract.SKIPPED and (topic, partition, producer) in streams:
             counted[Cause(topic, kind, reason)] += records
     return Counter(dict(counted.most_common()))
 
@@ -184,7 +166,7 @@ def advice(causes: Collection[Cause], rules: Rules) -> str:
 
 
 def _advice(cause: Cause, rules: Rules) -> str:
-    if cause.kind != INVALID or cause.reason is None:
+    if cause.kind != contract.INVALID or cause.reason is None:
         return _MEND[cause.kind]
     own, plain = rules.of_topic(cause.topic), plain_topic(cause.topic)
     role, _, problem = cause.reason.partition("_")
@@ -193,7 +175,7 @@ def _advice(cause: Cause, rules: Rules) -> str:
     source = own.sources.by_role[role]
     key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
     named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"
-    why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
+    why = f"The reason {cause.reason}: {contract.PROBLEMS.get(problem, 'see the runbook')}."
     if source.form in one_record.JSON_FORMS and problem in (NOT_JSON, NOT_UTF8):
         return f"{named[0].upper()}{named[1:]} is read from JSON: have the producer write it, one document in a value. {why}"
     return f"Look whether {named} names what the records have; if so, correct the producer. {why}"
@@ -238,7 +220,7 @@ def _short(value: object) -> str:
     return printable(shortened(str(value), _LONGEST))
 
 
-def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: Shares) -> None:
+def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: TopicLimits[float]) -> None:
     """Raise BreakerOpenError if the breaker opens on a plan."""
     found, causes = find_trips(spark, run, planned, shares)
     if not found:
@@ -254,12 +236,12 @@ def require_closed(spark: SparkSession, run: Run, planned: Plan, shares: Shares)
 
 
 def _counts(rows: Collection[Mapping[str, Any]]) -> dict[str, int]:
-    return {name: sum(map(itemgetter(name), rows)) for name in ("records", ACCEPTED, "late_accepted", *QUARANTINED)}
+    return {name: sum(map(itemgetter(name), rows)) for name in ("records", "late_accepted", *contract.QUARANTINED)}
 
 
 def _kept_out(count: Mapping[str, int]) -> int:
-    return sum(count[name] for name in QUARANTINED) - count["late_accepted"]
+    return sum(count[name] for name in contract.QUARANTINED) - count["late_accepted"]
 
 
 def _named(count: Mapping[str, int]) -> str:
-    return ", ".join(f"{count[name]} {name}" for name in QUARANTINED if count[name])
+    return ", ".join(f"{count[name]} {name}" for name in contract.QUARANTINED if count[name])

@@ -1,10 +1,9 @@
 """A cutover: a load that replaces all of Silver's tables, whatever state they are in, for a restore or rebuild.
 
-The new loads are numbered above every number in any table, because Delta remembers the transactions of removed rows.
-
-The claim has the ledger's rows of the shadow's loads, then the cutover's own, one per stream with the watermark it will have.
-It first blocks all earlier claims (`lakehouse.protocol.cutover_fence`), then removes the rolled-back loads from records,
-rejects and ledger, or overwrites records and rejects with the shadow's. The watermarks come last.
+The new loads are numbered above every number in any table, because Delta remembers the transactions of removed rows. The claim
+has the ledger's rows of the shadow's loads, then the cutover's own, one per stream with the watermark it will have. It first
+blocks all earlier claims (`lakehouse.protocol.cutover_fence`), then removes the rolled-back loads from records, rejects and
+ledger, or overwrites records and rejects with the shadow's. The watermarks come last.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, WATERMARK_IN_LOADS, WATERMARKS, is_retired
@@ -22,15 +21,7 @@ from lakehouse.errors import TableStateError
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
-from lakehouse.table import (
-    GATE_DECISIONS,
-    GOLD_RECORDS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
+from lakehouse.table import GATE_DECISIONS, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.state import ledger
 from silver.state.ledger import load_of, shared_columns, try_claim
 from silver.state.watermarks import Watermarks, last_rows
@@ -38,17 +29,14 @@ from silver.state.watermarks import Watermarks, last_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import BronzeRange
     from silver.state.request import Cutover, Request
 
 MOST_TRIES = 20
 """How many load numbers a cutover tries: after a RESTORE of the ledger some are already used."""
 _UP_TO = r'(?<="up_to_load_seq": )[0-9]+'  # the load that a request names, in its JSON
-_NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GOLD_RECORDS, GOLD_STREAM_HEALTH)
+_NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, WATERMARKS.name, GOLD_RECORDS, GOLD_STREAM_HEALTH)
 
 
 def highest_load(spark: SparkSession, run: Run) -> int:
@@ -63,33 +51,35 @@ def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
     return Watermarks({}).after(row for row in rows if not is_retired(row))
 
 
-def claim(  # noqa: PLR0913 -- the parts of a claim, each by name
+def claim_and_apply(  # noqa: PLR0913 -- the parts of a claim, each by name
     spark: SparkSession,
     run: Run,
     request: Request,
+    cutover: Cutover,
     *,
     marks: Watermarks,
     rules: Rules,
-    pinned: BronzeRange,
+    bronze_version: int,
     first_free: int,
     before: DataFrame | None = None,
 ) -> int:
-    """Claim a cutover under the first free load number and return that number; commits to silver_loads.
+    """Claim a cutover under the first free load number, apply it, and return that number; commits to all of Silver's tables.
 
-    A restore rolls back every load between `keep_to` and its own number. `marks` are the watermarks after the cutover, made
-    with `rules`; `pinned` is an empty range at their Bronze version; `before` are a shadow's rows of `silver_loads`.
-    AnotherWriterError if another run claimed the same load first.
+    `marks` are the watermarks after the cutover, made with `rules` at that version of Bronze; `before` are a shadow's rows of
+    `silver_loads`. AnotherWriterError if another run claimed the same load first. Raises as `apply_cutover`.
     """
-    loads = {stream: load_of(stream, marks) for stream in marks.rows}
+    loads, versions = {stream: load_of(stream, marks) for stream in marks.rows}, (bronze_version, bronze_version)
     for load_seq in range(first_free, first_free + MOST_TRIES):
-        replacing = request.cutover and undoing_up_to(request.cutover, load_seq - 1)
-        shared = shared_columns(run, rules, pinned, load_seq=load_seq, request=replace(request, cutover=replacing))
+        # A restore also rolls back claims under the numbers that it tried. In a rebuild these belong to its shadow.
+        claimed = cutover if cutover.shadow is not None else replace(cutover, undo_to=load_seq - 1)
+        shared = shared_columns(run, rules, versions, load_seq=load_seq, request=replace(request, cutover=claimed))
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
-        if before is not None and request.cutover is not None:
+        if before is not None:
             # A shadow's load numbers are not claimed one by one, so no other run may have claimed one.
-            rows = cutover_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.cutover.undo_to)
+            rows = cutover_fence.unclaimed(before.select(*LOADS.names).union(rows), run, cutover.undo_to)
         if try_claim(spark, run, rows, load_seq):
             crash_point("swap.claimed")
+            apply_cutover(spark, run, load_seq, claimed)
             return load_seq
     raise TableStateError(
         "The ledger accepts no claim.",
@@ -129,7 +119,7 @@ def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover
     own = spark.read.table(loads.sql).where(F.col("load_seq") == load_seq)
     columns = [F.col(other).alias(name) for name, other in WATERMARK_IN_LOADS.items()]
     marks = own.select(*STREAM, *columns, F.current_timestamp().alias("updated_at")).select(*WATERMARKS.names)
-    _overwrite(run, marks, SILVER_WATERMARKS, load_seq)
+    _overwrite(run, marks, WATERMARKS.name, load_seq)
     run.report.event("silver.swapped", load_seq=load_seq, **vars(cutover))
     crash_point("swap.advanced")
 
@@ -161,11 +151,6 @@ def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, sha
 
 def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
     tables.overwrite(rows, run.table(name), transaction=Transaction(run.app_id(name), load_seq))
-
-
-def undoing_up_to(cutover: Cutover, load_seq: int) -> Cutover:
-    """Let a restore also roll back claims under used load numbers. In a rebuild those claims belong to its shadow."""
-    return cutover if cutover.shadow is not None else replace(cutover, undo_to=load_seq)
 
 
 def _undone(cutover: Cutover, column: str = "load_seq") -> str:

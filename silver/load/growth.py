@@ -6,18 +6,16 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import silver_records
+from lakehouse.contracts.silver import Ordinal, silver_records
 from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 from silver.state.tables import before_load
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.contracts.silver import Ordinal
     from lakehouse.run.context import Run
     from lakehouse.settings.policies import Numbering
     from silver.load.recover import Recovered
@@ -45,7 +43,9 @@ def complete_rules(spark: SparkSession, run: Run, rules: Rules, recovered: Recov
         elif each.is_last:
             each = replace(each, mark=_highest(spark, run, topic))
         is_decided = rules.decided_topics is None or plain_topic(topic) in rules.decided_topics
-        is_last = each.mark is None and own.is_last and is_decided and _takes_all(spark, run, pinned)
+        is_last = each.mark is None and own.is_last and is_decided and not pinned.is_cut
+        if is_last:  # and only if no commit of Bronze came since
+            is_last = tables.version(spark, run.table(BRONZE_RECORDS)) == pinned.to_version
         if each.numbering is None and each.mark is None:
             each = replace(each, numbering=_numbering(spark, run, rules, topic, recovered.watermarks))
         grown[topic] = replace(each, is_last=is_last)
@@ -58,11 +58,6 @@ def report(run: Run, rules: Rules, before: Rules | None) -> None:
     for topic, each in rules.grown:
         if known.get(topic) != (each.partitions, each.numbering):
             run.report.event("silver.partitions_added", topic=topic, **each.shown)
-
-
-def _takes_all(spark: SparkSession, run: Run, pinned: BronzeRange) -> bool:
-    """Whether the load takes everything in Bronze, so that all earlier records are decided."""
-    return not pinned.is_cut and tables.version(spark, run.table(BRONZE_RECORDS)) == pinned.to_version
 
 
 def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:

@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import stream_of
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, SKIPPED, STREAM, SUSPECT, stream_of
 from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
+from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
 from lakehouse.spark import bitmaps
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import model
-from silver.columns import on_disk, share
-from silver.decide import decision
+from silver.columns import NONE, on_disk, row_codes, share
 from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
 from silver.extract.payload import with_schemas
-from silver.load import bronze_range, growth, key_columns
-from silver.model import rows_of, streams_of
+from silver.load import bronze_range, growth
+from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, Segment, rows_of, streams_of, tuples_of
+from silver.rules import Rules
 from silver.state import ledger
-from silver.state.plan import Partition, Plan
-from silver.state.streams import Streams
-from silver.state.watermarks import Watermarks
+from silver.state.plan import BronzeRange, Partition, Plan
+from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.content_hash import comparable
 from silver.suspects.known_records import KnownRecords
 from silver.suspects.moved import Moved
-from silver.suspects.resolve import Suspects
+from silver.suspects.resolve import PLACE, Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.small_tables import Row
     from lakehouse.delta.tables import Prefetch
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
-    from silver.rules import Rules
-    from silver.state.plan import BronzeRange
-    from silver.state.streams import StreamLimits
+
+CurrentRules = Callable[[Rules], Rules]
+_OF_MANY = pa.array([DUPLICATE, REPLAY, SUSPECT])
+"""The classes whose segments may be blocks of several records."""
 
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
@@ -49,38 +52,39 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     run: Run,
     rules: Rules,
     recovered: Recovered,
-    stream_limits: StreamLimits | None = None,
+    limits: LoadLimits = NO_LIMITS,
     *,
-    current: Callable[[Rules], Rules] | None = None,
-    most: int | None = None,
+    current: CurrentRules | None = None,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin Bronze's new versions, and decide their records. None if there are none.
 
     `current` adds the rules that tables store. It runs after Bronze is pinned, so that it finds the numbering of every
-    incarnation in the range. If Bronze gained more than `most` records, the load takes the first commits, and more of them
+    incarnation in the range. If Bronze gained more records than the limit, the load takes the first commits, and more of them
     if no record belongs to the rules' topics. `prefetch` affects only the cost.
 
     BreakerOpenError if a topic has more new streams than the limits allow, ConservationError if the classes do not add up.
     """
     watermarks = recovered.watermarks
     above = watermarks.last_offsets
-    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=most)
+    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=limits.records)
     pinned = _restrict_to_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
     pinned_rules = current(rules) if current is not None else rules
     pinned_rules = growth.complete_rules(spark, run, pinned_rules, recovered, pinned)
-    claim = ledger.shared_columns(run, pinned_rules, pinned, load_seq=watermarks.load_seq + 1)
+    versions = (pinned.after_version, pinned.to_version)
+    claim = ledger.shared_columns(run, pinned_rules, versions, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
-    streams = Streams(spark, run, watermarks, stream_limits)
+    streams = Streams(spark, run, watermarks, limits)
     planned = plan_range(spark, run, pinned_rules, streams=streams, pinned=pinned, claim=claim)
     if planned.ledger:
         return planned
-    if most is None or not pinned.is_cut:
+    if limits.records is None or not pinned.is_cut:
         return None
-    return plan(spark, run, rules, recovered, stream_limits, current=current, most=2 * most, prefetch=prefetch)
+    more = replace(limits, records=2 * limits.records)
+    return plan(spark, run, rules, recovered, more, current=current, prefetch=prefetch)
 
 
 def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
@@ -91,13 +95,7 @@ def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str]
 
 
 def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
-    spark: SparkSession,
-    run: Run,
-    rules: Rules,
-    *,
-    streams: Streams,
-    pinned: BronzeRange,
-    claim: Mapping[str, Any],
+    spark: SparkSession, run: Run, rules: Rules, *, streams: Streams, pinned: BronzeRange, claim: Mapping[str, Any]
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
@@ -122,14 +120,16 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     def known_records() -> KnownRecords:
         return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks, rules)
 
-    chunks = _read_key_columns(pinned, records, stored, rules)
+    if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
+        chunks: Iterable[pa.Table] = [stored.select(list(NARROW))]
+    else:
+        chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
     found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
-    summed = list(decision.summary(found.segments))
     decided_records = Counter[Partition]()
-    for segment in summed:
+    for segment in found.segments:
         decided_records[segment.stream[:2]] += segment.records
     arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
-    loads = ledger.stream_loads(summed, arrivals, streams.watermarks)
+    loads = ledger.stream_loads(found.segments, arrivals, streams.watermarks)
     for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
         skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
         loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
@@ -145,19 +145,13 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     )
 
 
-def _read_key_columns(pinned: BronzeRange, records: DataFrame, stored: pa.Table | None, rules: Rules) -> Iterable[pa.Table]:
-    if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
-        return [stored.select(list(NARROW))]
-    return key_columns.in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
-
-
 class Found(NamedTuple):
-    """Decided records: `segments` as `decision.summed`, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
+    """Decided records: merged segments, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
 
     `offsets` has `out`, `late` and `replayed` of `silver.state.plan.Plan`, each only if not empty.
     """
 
-    segments: pa.Table
+    segments: list[Segment]
     gaps: pa.Table
     rejects: pa.Table
     offsets: dict[str, pa.Table]
@@ -177,44 +171,111 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     After each chunk of key columns the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
     `resolve` returns the watermarks for a chunk. `records` are read, and `known` is called, only if there are suspects.
     """
-    decided, whole, watermarks = Decision(rules), decision.Whole(), Watermarks({})
+    decided, whole, watermarks = Decision(rules), Whole(), Watermarks({})
 
     # A stream with a declared epoch always has a row here, see `silver.requests.planner`.
     def extracted() -> DataFrame:
-        in_epochs = watermarks.in_declared_epochs(records.sparkSession, sequenced(records, rules.of_sequences))
-        return comparable(in_epochs, rules)
+        return comparable(watermarks.in_declared_epochs(sequenced(records, rules.of_sequences)), rules)
 
     compared = comparable(records, rules)
     suspects = Suspects(compared, extracted, known)
     moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
-    summed, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
+    sums, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
-    for keys in moved.in_order(key_columns.with_tombstones(chunk, rules) for chunk in chunks):
+    for keys in moved.in_order(bronze_range.with_tombstones(chunk, rules) for chunk in chunks):
         watermarks = resolve(keys)
         chunk = decided.decide(moved.settled(keys, watermarks, offsets["out"]), watermarks)
         segments = suspects.classify(chunk, decided.continued, offsets["out"])
         moved.add(segments)
-        late = decision.late_places(segments, rules)
-        out = chunk.out.filter(pa.array(~share(chunk.out, late, decision.PLACE))) if late.num_rows else chunk.out
+        late = late_places(segments, rules)
+        out = chunk.out.filter(pa.array(~share(chunk.out, late, PLACE))) if late.num_rows else chunk.out
         found = {"out": out, "late": late, "replayed": chunk.replays}
         for name, places in found.items():
             offsets[name] += [bitmaps.blocks(places)] if places.num_rows else []
-        summed.append(decision.summed(segments))
+        sums.append(summed(segments))
         gaps.append(chunk.gaps)
         if (complete := whole.add(segments)).num_rows:
-            rejects.append(on_disk(decision.rejects(complete, load_seq, rules)))
-    rejects.append(decision.rejects(whole.rest, load_seq, rules))
+            rejects.append(on_disk(rejects_of(complete, load_seq, rules)))
+    rejects.append(rejects_of(whole.rest, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
-    return Found(decision.summed(pa.concat_tables(summed)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
+    merged = tuples_of(summed(pa.concat_tables(sums)), SEGMENT.names)
+    per_stream = [Segment((topic, partition, producer), *others) for topic, partition, producer, *others, _ in merged]
+    return Found(per_stream, pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
+
+
+def summed(found: pa.Table) -> pa.Table:
+    """Merge the segments of each stream, epoch and class into one, which keeps the result small."""
+    ends = {"first": "min", "last": "max"}
+    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records", "jumps_forward", "jumps_backward")}
+    grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate([*how.items()])
+    named = grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
+    for name in ("reason", "content_sha256"):
+        named = named.append_column(name, pa.nulls(len(named)))
+    return named.select(SEGMENT.names).cast(SEGMENT)
+
+
+class Whole:
+    """Joins the segments of all chunks. The result equals a decision in one chunk.
+
+    `rest` are the segments that the next chunk may continue: those of the last chunk, and of other streams in its partition.
+    """
+
+    def __init__(self) -> None:
+        self.rest = SEGMENT.empty_table()
+
+    def add(self, found: pa.Table) -> pa.Table:
+        """Add the segments of the next chunk, see `silver.decide.kernel.Decided`. Return those that no later chunk extends."""
+        before, goes_on = self.rest, found["goes_on"].to_numpy()
+        found = found.select(SEGMENT.names)
+        if not before.num_rows:
+            self.rest = found
+            return before
+        stream, place = (
+            row_codes(pa.concat_tables([before.select(names), found.select(names)]), names) for names in (STREAM, STREAM[:2])
+        )
+        of, met, last = stream[: len(before)], stream[len(before) :], np.full(int(stream.max()) + 1, NONE)
+        ends = np.where(pc.equal(before["class"], ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
+        np.maximum.at(last, of, ends)
+        is_last = (ends == last[of]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
+        is_continued = is_last & np.isin(of, met[goes_on])
+        waits = is_last & ~np.isin(of, met) & np.isin(place[: len(before)], place[len(before) :])
+        joined = summed(pa.concat_tables([before.filter(pa.array(is_continued)), found.filter(pa.array(goes_on))]))
+        self.rest = pa.concat_tables([joined, found.filter(pa.array(~goes_on)), before.filter(pa.array(waits))])
+        return before.filter(pa.array(~(is_continued | waits)))
+
+
+def late_places(found: pa.Table, rules: Rules) -> pa.Table:
+    """Return topic, partition and offset of the late records that Silver accepts."""
+    late = found.filter(_is_late(found, rules, "kept"))
+    return late.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
+
+
+def _is_late(found: pa.Table, rules: Rules, outcome: LateOutcome) -> pa.Array:
+    topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if LATE_OUTCOMES[rules.policy(topic).late] == outcome]
+    return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
+
+
+def rejects_of(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
+    """Return the segments kept out of Silver, as rows of `silver_rejects`."""
+    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "kept"))
+    out = found.filter(pc.invert(is_kept))
+    is_skipped = pc.is_in(out["reason"], pa.array([*SKIPPED]))
+    is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "discarded"), is_skipped])
+    state = pc.if_else(is_decided_away, DISCARDED, HELD)
+    columns = {name: out[name] for name in REJECT.names if name in out.column_names}
+    numbers = {
+        "load_seq": pa.repeat(pa.scalar(load_seq, pa.int64()), len(out)),
+        "settled_load_seq": pa.nulls(len(out), pa.int64()),
+    }
+    return pa.table({**columns, **numbers, "state": state}, schema=REJECT)
 
 
 def replan_range(  # noqa: PLR0913 -- as `plan_range`
     spark: SparkSession,
     run: Run,
-    rules: Rules,
-    *,
     watermarks: Watermarks,
     claim: Mapping[str, Any],
+    *,
     rows: Sequence[Row],
     decided_topics: Sequence[str] | None = None,
 ) -> Plan:
@@ -223,7 +284,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     `rows` are the ledger's rows of the range. `decided_topics` are the topics that the previous load decided.
     """
     versions = {name: claim[f"bronze_{name}"] for name in ("after_version", "to_version")}
-    above = watermarks.last_offsets
+    rules, above = Rules.from_json(claim["rules"]), watermarks.last_offsets
 
     def decide(pinned: BronzeRange) -> Plan:
         return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)

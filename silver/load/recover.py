@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import KEPT, LOADS, STREAM, is_retired, stream_of
@@ -18,20 +19,18 @@ from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.model import tuples_of
 from silver.state import watermarks
 from silver.state.ledger import open_cutover
-from silver.state.request import Request
+from silver.state.request import Cutover, Request
 from silver.state.tables import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.request import Cutover
     from silver.state.watermarks import Watermarks
+
 WATERMARK_AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
 _LAST = (*STREAM, *("load_seq", "kind", "bronze_to_version", "rules"), *WATERMARK_AFTER)
 
@@ -49,8 +48,8 @@ class Recovered:
     """
 
     watermarks: Watermarks
-    last: list[Row]
-    open_claim: list[Row] | None
+    last: list[small_tables.Row]
+    open_claim: list[small_tables.Row] | None
 
     @property
     def cutover(self) -> Cutover | None:
@@ -144,7 +143,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
         )
 
 
-def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
+def _require_marks(run: Run, known: Watermarks, last: Iterable[small_tables.Row]) -> None:
     """Require the ledger's watermark for each stream of the last finished load, and none for streams that it retired."""
     after = itemgetter(*WATERMARK_AFTER)
     for row in last:

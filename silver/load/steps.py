@@ -1,16 +1,7 @@
-"""A load of Silver, exactly once over several tables.
+"""A load of Silver, exactly once over several tables, by the steps in docs/rule.md. An operator's request is a load too.
 
-Why a retry is safe: docs/rule.md. An operator's request is a load too. The load's number is the version of each transaction.
-
-| step | function | commits to | transaction id of |
-|---|---|---|---|
-| 1, 2 recover, plan | `recover.recover`, `plan`, then `breaker.require_closed` | | |
-| 3 claim | `claim` | silver_loads | its table |
-| 4 append, release | `append_silver` | silver_records | its table |
-| 5 reject, settle | `append_rejects` | silver_rejects, then a MERGE there and into gold_rejects | the append only |
-| erase | `erase_key.erase` | MERGEs into silver_rejects, silver_records, bronze_records | none |
-| 6 advance | `advance` | a MERGE into silver_watermarks, which finishes the load | none |
-| 4 to 6 of a cutover | `cutover.apply_cutover` | all tables of Silver | overwrites and markers only |
+The load's number is the version of each transaction. Each append has a transaction id, of its table; the MERGEs have none. A
+cutover has other steps 4 to 6, see `cutover.apply_cutover`.
 """
 
 from __future__ import annotations
@@ -18,36 +9,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, HELD, IN_ORDER, KEPT, LATE, LOADS, REJECTS, REPLAY, STREAM
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ClaimStuckError, TableStateError, headline
+from lakehouse.protocol import cutover_fence, gold_rejects
 from lakehouse.run.crash_points import crash_point
-from lakehouse.spark import frames, storage_errors
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver.load import breaker, bronze_range, copy, cutover, growth, recover
-from silver.load.planner import plan, replan_range
-from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER
-from silver.requests import erase_key, planner, quarantine
-from silver.rules import Rules
+from lakehouse.spark import bitmaps, frames, pruning, storage_errors
+from lakehouse.table import BRONZE_RECORDS, GOLD_REJECTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
+from silver.extract.columns import from_bytes, sequenced
+from silver.extract.payload import decoded, with_schemas
+from silver.load import breaker, bronze_range, cutover, growth, recover
+from silver.load.planner import CurrentRules, plan, replan_range
+from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER, Recovered
+from silver.model import NO_LIMITS, LoadLimits
+from silver.requests import erase_key, planner
 from silver.state import ledger, watermarks
 from silver.state.ledger import SHARED, try_claim
-from silver.state.tables import latest_bronze, records_contract
+from silver.state.request import SETTLED_AS
+from silver.state.tables import latest_bronze, merge_rows, records_contract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
 
     from lakehouse.run.context import Run
-    from silver.load.recover import Recovered
+    from silver.rules import Rules
     from silver.state.plan import Plan
-    from silver.state.streams import StreamLimits
 
-_SHARES = breaker.Shares(1)
+_PLACE = ["topic", "partition", "offset"]
+_NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
+"""The columns for the offset and sequence of a single-record reject, and their names in Silver."""
+_SETTLED = "tidemark_settled"
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *WATERMARK_AFTER)
 
 
@@ -66,33 +65,24 @@ class Load:
     is_cut: bool = False
 
 
-def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
-    spark: SparkSession,
-    run: Run,
-    rules: Rules,
-    *,
-    current: Callable[[Rules], Rules] | None = None,
-    shares: breaker.Shares = _SHARES,
-    stream_limits: StreamLimits | None = None,
-    max_records: int | None = None,
+def load_once(
+    spark: SparkSession, run: Run, rules: Rules, limits: LoadLimits = NO_LIMITS, *, current: CurrentRules | None = None
 ) -> Load | None:
     """Run one load: finish a claimed one, else plan and write the next. None if Bronze has no new versions.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once. The MERGE
-    into the last makes the load final. If Bronze holds more than `max_records`, takes its first commits. `current`: see `plan`.
-
-    Raises as `recover`, `plan`, `breaker.require_closed`, `claim` and `apply_claim`.
+    into the last makes the load final. Raises as `recover`, `plan`, `breaker.require_closed`, `claim` and `apply_claim`.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with tables.prefetch_snapshots(spark) as prefetch:
-        planned = plan(spark, run, rules, recovered, stream_limits, current=current, most=max_records, prefetch=prefetch)
+        planned = plan(spark, run, rules, recovered, limits, current=current, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
-        breaker.require_closed(spark, run, planned, shares)
+        breaker.require_closed(spark, run, planned, limits.shares)
         claim(spark, run, planned)
         growth.report(run, planned.rules, recovered.rules)
         apply_claim(spark, run, planned)
@@ -116,7 +106,11 @@ def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     ClaimStuckError if a table does not accept it, UndoneError if a cutover has rolled back the load.
     """
     try:
-        _apply(spark, run, planned)
+        append_silver(spark, run, planned)
+        append_rejects(spark, run, planned)
+        if planned.request is not None and planned.request.erase is not None:
+            erase_key.erase(spark, run, planned, planned.request.erase)
+        advance(spark, run, planned)
     except SPARK_ERRORS as error:
         if run.lakehouse.shadow is not None or storage_errors.failure(error, run.lakehouse) is not None:
             raise
@@ -129,14 +123,6 @@ def apply_claim(spark: SparkSession, run: Run, planned: Plan) -> None:
             next_step="Every run tries it again. If the cause is temporary or fixed, run again. If the load can never be "
             f"applied, {way_out} gives up the claim: its records stay in Bronze for the next load.",
         ) from error
-
-
-def _apply(spark: SparkSession, run: Run, planned: Plan) -> None:
-    append_silver(spark, run, planned)
-    append_rejects(spark, run, planned)
-    if planned.request is not None and planned.request.erase is not None:
-        erase_key.erase(spark, run, planned, planned.request.erase)
-    advance(spark, run, planned)
 
 
 def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -157,30 +143,53 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Step 4. Append the kept records; Delta skips a repeat. TableStateError if Bronze lacks a record to release."""
     kept = sum(planned.count(name) for name in KEPT)
     if kept:
-        if planned.request:
-            rows = _released(spark, run, planned)
-        else:
-            rows = copy.kept(spark, bronze_range.read(spark, run, planned.range), planned)
+        rows = (_released if planned.request else _kept)(spark, run, planned)
         contract = records_contract(planned.rules)
         tables.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
 
 
+def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
+    """Return the range's accepted records, and late ones if the policy accepts them. Only replays shuffle wide rows."""
+    records = bronze_range.read(spark, run, planned.range)
+    if planned.replayed is not None:
+        twice = bitmaps.join(spark, records, planned.replayed, "left_semi").dropDuplicates(_PLACE)
+        records = bitmaps.join(spark, records, planned.replayed, "left_anti").unionByName(twice)
+    rows = planned.watermarks.in_declared_epochs(sequenced(records, planned.rules.of_sequences))
+    if planned.out is not None:
+        rows = bitmaps.join(spark, rows, planned.out, "left_anti")
+    arrival = F.lit(IN_ORDER)
+    if planned.late is not None:
+        rows = bitmaps.join(spark, rows, planned.late, "left")
+        arrival = F.when(rows["block"].isNotNull(), LATE).otherwise(IN_ORDER)
+    return _completed(rows.withColumn("arrival", arrival).drop("block"), planned, planned.rules)
+
+
+def _completed(rows: DataFrame, planned: Plan, rules: Rules) -> DataFrame:
+    """Add `load_seq`, the decoded payload, and `erased` without what was extracted: Silver's other columns have that."""
+    erased = F.when(F.col("erased").isNotNull(), F.struct("erased.load_seq", "erased.up_to_offset"))
+    rows = rows.withColumns({"load_seq": F.lit(planned.load_seq).cast("bigint"), "erased": erased})
+    return decoded(rows, rules) if rules.decodes else rows
+
+
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
-    """Return the records to release; TableStateError if Bronze lacks one."""
-    rows = copy.released(spark, run, latest_bronze(spark, run), planned)
-    place = ["topic", "partition", "offset"]
-    counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
-    if counted[1] != planned.settled.num_rows:
+    """Return the records to release, under the stream and sequence of their decision; TableStateError if Bronze lacks one."""
+    places = frames.of_arrow(spark, planned.settled.rows.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
+    near = from_bytes(latest_bronze(spark, run).where(pruning.offset_filter(planned.settled.rows)))
+    found = near.join(F.broadcast(places.withColumnsRenamed(_NUMBERS)), on=_PLACE, how="inner")
+    rules = with_schemas(spark, run, found, planned.rules) if planned.rules.decodes else planned.rules
+    rows = _completed(found.withColumn("arrival", F.lit(LATE)), planned, rules)
+    counted = rows.select(*_PLACE).agg(F.count(F.lit(1)), F.count_distinct(*_PLACE)).collect()[0]
+    if counted[1] != planned.settled.rows.num_rows:
         raise TableStateError(
             "Bronze lacks records of this release.",
             where=str(run.table(BRONZE_RECORDS)),
             observed=f"{counted[1]} of the records",
-            expected=f"{planned.settled.num_rows}, as silver_rejects names them",
+            expected=f"{planned.settled.rows.num_rows}, as silver_rejects names them",
             next_step="Something other than Tidemark changed Bronze: restore it. The next run then finishes the claimed load.",
         )
-    return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze holds some twice
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(_PLACE)  # Bronze holds some twice
 
 
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -188,10 +197,29 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     if planned.rejects.num_rows:
         rows = frames.of_many(spark, planned.rejects)
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
-    quarantine.mark_settled(spark, run, planned)
-    settled = planned.settled.num_rows + planned.settled_in_gold.num_rows
+    places = planned.settled.rows.select(["topic", "partition", "first_offset", "load_seq"])
+    _mark_settled(spark, run, planned, SILVER_REJECTS, places)
+    in_gold = planned.settled.in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"])
+    _mark_settled(spark, run, planned, GOLD_REJECTS, in_gold)
+    settled = planned.settled.rows.num_rows + planned.settled.in_gold.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
     crash_point("silver.rejected")
+
+
+def _mark_settled(spark: SparkSession, run: Run, planned: Plan, name: str, rows: pa.Table) -> None:
+    """Mark rejects as released or discarded, by a MERGE on held rows: a repeat changes nothing."""
+    if planned.request is None or not rows.num_rows:
+        return
+    first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
+    names = [each for each in rows.column_names if each != "load_seq"]
+    is_same = " AND ".join(f"reject.{each} = settled.{each}" for each in names)
+    statement = f"""
+        MERGE INTO {run.table(name).sql} AS reject USING {_SETTLED} AS settled
+        ON {is_same} AND reject.state = '{HELD}' AND reject.load_seq BETWEEN {first} AND {last}
+        WHEN MATCHED THEN UPDATE SET state = '{SETTLED_AS[planned.request.kind]}', settled_load_seq = {planned.load_seq}
+        """
+    settled = cutover_fence.guarded(frames.of_arrow(spark, rows.select(names)), run, planned.load_seq)
+    merge_rows(settled, _SETTLED, statement, run.table(name))
 
 
 def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -221,14 +249,12 @@ def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     claim = {name: rows[0][name] for name in SHARED}
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
     if claim["request"] is not None:
-        planned = planner.plan_request(spark, run, known, claim).plan
+        planned = planner.plan_request(spark, run, known, claim)
     else:
-        rules, topics = Rules.from_json(claim["rules"]), recovered.decided_topics
-        planned = replan_range(spark, run, rules, watermarks=known, claim=claim, rows=rows, decided_topics=topics)
-    counts_replays = planned is None or planned.counts_replays
-    observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
-    expected = _outcomes(rows, counts_replays=counts_replays)
-    if planned is None or observed != expected:
+        planned = replan_range(spark, run, known, claim, rows=rows, decided_topics=recovered.decided_topics)
+    observed = _outcomes(planned.ledger, counts_replays=planned.counts_replays)
+    expected = _outcomes(rows, counts_replays=planned.counts_replays)
+    if observed != expected:
         raise TableStateError(
             f"Load {claim['load_seq']} is claimed but unfinished, and deciding it again gives another outcome.",
             where=str(run.table(SILVER_LOADS)),

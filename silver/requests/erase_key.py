@@ -8,34 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
+from lakehouse.contracts.silver import COLLISION
 from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.pruning import at
-from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, Table
 from silver.extract.columns import sequenced
 from silver.extract.payload import with_schemas
-from silver.model import REJECT, streams_of
-from silver.requests.quarantine import Choice, waiting
-from silver.state.ledger import load_of
-from silver.state.tables import latest_bronze
+from silver.state.tables import latest_bronze, merge_rows
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
-    from lakehouse.table import Table
-    from silver.rules import Rules
-    from silver.state.ledger import StreamLoad
     from silver.state.plan import Plan
     from silver.state.request import Erase
-    from silver.state.streams import Streams
     from silver.state.watermarks import Watermarks
 
 _PLACES = "tidemark_erased"
@@ -62,34 +53,6 @@ def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: i
     return bronze.withColumn("up_to_offset", up_to).where(is_meant & (F.col("offset") <= F.col("up_to_offset")))
 
 
-def select_rejects(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
-    """Choose the records that wait in quarantine: the erasure discards them."""
-    places = meant.select("topic", "partition", F.col("offset").alias("first_offset")).distinct()
-    found = waiting(rejects, load_seq).join(F.broadcast(places), on=["topic", "partition", "first_offset"], how="left_semi")
-    return Choice(found.select(*REJECT.names).toArrow().cast(REJECT))
-
-
-def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
-    """Count the erasure per stream for ledger rows with unchanged watermarks; raises as `load_of`."""
-    read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
-    watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
-    loads: dict[Stream, StreamLoad] = {}
-    for row in read.to_pylist():
-        stream = _decided_under(stream_of(row), watermarks)
-        loads.setdefault(stream, load_of(stream, watermarks)).erased += row["records"]
-    for row in choice.rows.select(list(STREAM)).to_pylist():
-        loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).discarded += 1
-    return loads
-
-
-def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
-    """Return the stream that counts a record. It differs from the record's if version 0.1 read the producer differently."""
-    if stream in watermarks.rows:
-        return stream
-    others = (each for each in watermarks.rows if each[:2] == stream[:2])
-    return min(others, key=lambda each: each[2] or "", default=stream)
-
-
 def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     """Erase the records, in Bronze last because they are found there; not in a shadow's Bronze, see `erase_in_bronze`.
 
@@ -100,7 +63,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
     places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
     places = cutover_fence.guarded(places, run, plan.load_seq)
-    _in_rejects(spark, run.table(SILVER_REJECTS), places)
+    _in_rejects(run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
     crash_point("erase.silver")
@@ -124,29 +87,26 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
 
 
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
-    """Erase in a shadow the records that are erased in Bronze; commits to its silver_rejects and silver_records.
-
-    A replay reads old versions of Bronze, which may still hold the records.
-    """
+    """Erase in a shadow what is erased in Bronze: a replay reads old versions. Commits to silver_rejects and silver_records."""
     erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
     places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
-    _in_rejects(spark, shadow.table(SILVER_REJECTS), places)
+    _in_rejects(shadow.table(SILVER_REJECTS), places)
     _in_silver(spark, shadow.table(SILVER_RECORDS), places, "found.erased IS NULL")
 
 
-def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
+def _in_rejects(table: Table, places: DataFrame) -> None:
     """Overwrite the hashes of key and value, which would confirm a guess."""
     left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
     is_collision = f"CASE WHEN found.class = '{COLLISION}' THEN ':collision' ELSE '' END"
     emptied = f"content_sha256 = concat('{ERASED}', place.up_to_offset, {is_collision})"
-    _update(spark, table, places, left, emptied, offset="first_offset")
+    _update(table, places, left, emptied, offset="first_offset")
 
 
 def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) -> None:
     names = [name for name in ("key", "value", "headers", "payload") if name in spark.read.table(table.sql).columns]
     erased = "erased = named_struct('load_seq', place.load_seq, 'up_to_offset', place.up_to_offset)"
     emptied = ", ".join([*(f"{name} = NULL" for name in names), erased])
-    _update(spark, table, places, left, emptied)
+    _update(table, places, left, emptied)
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
@@ -165,27 +125,18 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
     tables.set_properties(spark, table, {_APPEND_ONLY: "false"})
     try:
-        _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
+        _update(table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     finally:  # even if a restore has rolled back the erasure meanwhile, because no run would then repeat it
         tables.set_properties(spark, table, kept_on)
 
 
-def _update(  # noqa: PLR0913 -- the parts of the statement
-    spark: SparkSession, table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset"
-) -> None:
+def _update(table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset") -> None:
     """Empty the rows at these offsets in one MERGE; commit nothing if there are no offsets."""
     if places.limit(1).count() == 0:
         return
-    places.createOrReplaceTempView(_PLACES)
-    try:
-        tables.merge(
-            spark,
-            f"""
-            MERGE INTO {table.sql} AS found USING {_PLACES} AS place
-            ON found.topic = place.topic AND found.partition = place.partition AND found.{offset} = place.offset AND {left}
-            WHEN MATCHED THEN UPDATE SET {emptied}
-            """,
-            table,
-        )
-    finally:
-        spark.catalog.dropTempView(_PLACES)
+    statement = f"""
+        MERGE INTO {table.sql} AS found USING {_PLACES} AS place
+        ON found.topic = place.topic AND found.partition = place.partition AND found.{offset} = place.offset AND {left}
+        WHEN MATCHED THEN UPDATE SET {emptied}
+        """
+    merge_rows(places, _PLACES, statement, table)

@@ -5,34 +5,32 @@ The claim is the write-ahead log: it is committed before anything else of the lo
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY, Ordinal, Stream
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.policies import LATE_OUTCOMES
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver.model import by_name
+from silver.model import Range, Segment, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
-    from silver.model import Range, Segment
     from silver.rules import Rules
-    from silver.state.plan import BronzeRange
+    from silver.state.plan import Partition
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
@@ -40,21 +38,11 @@ SHARED = (
     *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
     *("reason", "requested_by", "run_id", "claimed_at"),
 )
-_Row = TypeVar("_Row", bound="Mapping[str, Any]")
 _LARGEST = 2**63 - 1
 _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """A partition's records in a Bronze range, and how many of them are at or below its last decided offset, `above`."""
-
-    topic: str
-    partition: int
-    records: int
-    replayed: int
-    above: int | None
+Arrived = tuple[int, int]
+"""A partition's records in a Bronze range, and how many of them are at or below its last decided offset."""
 
 
 @dataclass
@@ -84,32 +72,52 @@ class StreamLoad:
         self.jumps_backward += segment.jumps_backward
         epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
         if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
-            below = self.ordinal[1] if self.ordinal is not None and self.ordinal[0] == epoch else first - 1
-            _require_rising(segment, self.ordinal, missing=last - below - segment.records)
-            self.missing += last - below - segment.records
+            known = self.ordinal
+            below = known[1] if known is not None and known[0] == epoch else first - 1
+            missing = last - below - segment.records
+            if missing < 0 or (known is not None and (epoch, first) <= known):
+                topic, partition, producer = segment.stream
+                above = "" if known is None else f", above (epoch, sequence) {known}"
+                raise ConservationError(
+                    "More records of a stream were accepted than it has sequences; nothing was written.",
+                    where=f"topic {topic}, partition {partition}, producer {producer!r}",
+                    observed=f"{segment.records} records accepted, of epoch {epoch} and sequences {first} to {last}",
+                    expected=f"each sequence once{above}",
+                    next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. "
+                    "Bronze holds the records.",
+                )
+            self.missing += missing
             self.ordinal = (epoch, last)
 
 
-def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+def stream_loads(
+    segments: Iterable[Segment], arrivals: Mapping[Partition, Arrived], watermarks: Watermarks
+) -> dict[Stream, StreamLoad]:
     """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
 
     ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
-    counted: defaultdict[tuple[str, int], int] = defaultdict(int)
+    counted: Counter[Partition] = Counter()
     for segment in sorted(segments, key=lambda segment: segment.epoch or 0):
         topic, partition, producer = segment.stream
         stream = (topic, partition, None if segment.kind == REPLAY else producer)
         loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
         counted[topic, partition] += segment.records
-    for arrived in arrivals:
-        if arrived.replayed:
-            stream = (arrived.topic, arrived.partition, None)
-            load = loads.setdefault(stream, StreamLoad(known.get(stream)))
-            load.counts[REPLAY] += arrived.replayed
-            load.last_offset = max(load.last_offset, arrived.above if arrived.above is not None else -1)
-    _require_conservation(arrivals, counted)
+    for place, (records, replayed) in arrivals.items():
+        if replayed:
+            load = loads.setdefault((*place, None), StreamLoad(known.get((*place, None))))
+            load.counts[REPLAY] += replayed
+            load.last_offset = max(load.last_offset, watermarks.last_offsets[place])
+        if (classes := counted[place] + replayed) != records:
+            raise ConservationError(
+                "The classes do not add up to the records that Bronze holds; nothing was written.",
+                where=f"topic {place[0]}, partition {place[1]}",
+                observed=f"{classes} records in all classes",
+                expected=f"{records} records in Bronze",
+                next_step="Run `tidemark doctor`, and see whether bronze_records was changed by anything but Tidemark.",
+            )
     return loads
 
 
@@ -162,36 +170,6 @@ def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | 
     return [dict(zip(("epoch", "first_sequence", "last_sequence"), found, strict=True)) for found in ranges]
 
 
-def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
-    """Raise unless accepted records are above the watermark with distinct sequences."""
-    first = (segment.epoch, segment.first_sequence)
-    if missing >= 0 and (watermark is None or first > watermark):
-        return
-    topic, partition, producer = segment.stream
-    above = "" if watermark is None else f", above (epoch, sequence) {watermark}"
-    raise ConservationError(
-        "More records of a stream were accepted than it has sequences; nothing was written.",
-        where=f"topic {topic}, partition {partition}, producer {producer!r}",
-        observed=f"{segment.records} records accepted, of epoch {segment.epoch} and sequences {segment.first_sequence} to "
-        f"{segment.last_sequence}",
-        expected=f"each sequence once{above}",
-        next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. Bronze holds the records.",
-    )
-
-
-def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[str, int], int]) -> None:
-    for arrived in arrivals:
-        classes = counted.get((arrived.topic, arrived.partition), 0) + arrived.replayed
-        if classes != arrived.records:
-            raise ConservationError(
-                "The classes do not add up to the records that Bronze holds; nothing was written.",
-                where=f"topic {arrived.topic}, partition {arrived.partition}",
-                observed=f"{classes} records in all classes",
-                expected=f"{arrived.records} records in Bronze",
-                next_step="Run `tidemark doctor`, and see whether bronze_records was changed by anything but Tidemark.",
-            )
-
-
 def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
     """Return the totals of a stream that takes nothing from Bronze; TableStateError if it has no watermark."""
     mark = watermarks.rows.get(stream)
@@ -235,15 +213,15 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
 
 
 def shared_columns(
-    run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
+    run: Run, rules: Rules, versions: tuple[int, int], *, load_seq: int, request: Request | None = None
 ) -> dict[str, Any]:
-    """Return the ledger columns that all rows of a load share."""
+    """Return the ledger columns that all rows of a load share. It takes Bronze after the first of the versions."""
     return {
         "load_seq": load_seq,
         "kind": request.kind if request else RECORDS,
         "pipeline": run.pipeline,
-        "bronze_after_version": pinned.after_version,
-        "bronze_to_version": pinned.to_version,
+        "bronze_after_version": versions[0],
+        "bronze_to_version": versions[1],
         "rules_fingerprint": rules.fingerprint,
         "rules": rules.to_json(),
         "request": request.to_json() if request else None,
@@ -254,8 +232,8 @@ def shared_columns(
     }
 
 
-def open_cutover(ledger: Iterable[_Row], finished: int) -> list[_Row]:
+def open_cutover(ledger: Iterable[Row], finished: int) -> list[Row]:
     """Return the ledger's rows of its last load if that is an unfinished cutover; otherwise empty."""
-    rows = list(ledger)
-    last = max((row["load_seq"] for row in rows), default=0)
-    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in CUTOVERS]
+    unfinished = [row for row in ledger if row["load_seq"] > finished]
+    last = max((row["load_seq"] for row in unfinished), default=0)
+    return [row for row in unfinished if row["load_seq"] == last and row["kind"] in CUTOVERS]

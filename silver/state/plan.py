@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import UNDECODABLE
 from lakehouse.protocol.gold_rejects import ROW
-from silver import model
+from silver.model import REJECT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,12 +50,20 @@ class BronzeRange:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """The earlier rows of `silver_rejects` and `gold_rejects` that a request settles; `left` counts the others by reason."""
+
+    rows: pa.Table = field(default_factory=REJECT.empty_table)
+    in_gold: pa.Table = field(default_factory=ROW.empty_table)
+    left: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
     `watermarks` are those before the load, including retired streams that occur again. `out` are offsets that Silver does not
     get, as `lakehouse.spark.bitmaps.blocks`; `late` accepted late ones; `replayed` those that occur twice in the range.
-    `settled` are earlier rows of `silver_rejects` that an operator settled, `settled_in_gold` of `gold_rejects`.
     `counts_replays`: whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """
 
@@ -68,8 +76,7 @@ class Plan:
     out: pa.Table | None = None
     late: pa.Table | None = None
     replayed: pa.Table | None = None
-    settled: pa.Table = field(default_factory=model.REJECT.empty_table)
-    settled_in_gold: pa.Table = field(default_factory=ROW.empty_table)
+    settled: Settled = field(default_factory=Settled)
     request: Request | None = None
     counts_replays: bool = True
 
@@ -82,8 +89,3 @@ class Plan:
         """The invalid records that only lack a decodable value."""
         found: int | None = pc.sum(self.rejects.filter(pc.equal(self.rejects["reason"], UNDECODABLE))["records"]).as_py()
         return found or 0
-
-
-def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
-    """Return the Bronze range of a load that takes nothing from Bronze."""
-    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets, 0)

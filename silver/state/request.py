@@ -6,14 +6,14 @@ import hashlib
 import json
 import secrets
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lakehouse.contracts.bronze import NEW, LostRange, plain_topic
-
-if TYPE_CHECKING:
-    from lakehouse.contracts.silver import Stream
+from lakehouse.contracts.silver import DISCARD, DISCARDED, ERASE, RELEASE, RELEASED, Stream
 
 Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "rebuild", "retire"]
+SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
+"""The state of the rejects that a request settles."""
 
 
 @dataclass(frozen=True)

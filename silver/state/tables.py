@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -14,18 +15,16 @@ from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.base import SettingError
 from lakehouse.spark import frames
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS, Table
 from silver.extract.payload import decoded, require_decoders
 from silver.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
-    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
 
 
@@ -41,6 +40,15 @@ def latest_bronze(spark: SparkSession, run: Run) -> DataFrame:
     """Read Bronze as of its latest version: an offset's bytes never change, and earlier versions may be vacuumed."""
     bronze = run.table(BRONZE_RECORDS)
     return tables.read(spark, bronze, version=tables.version(spark, bronze))
+
+
+def merge_rows(rows: DataFrame, view: str, statement: str, table: Table) -> int:
+    """Run a MERGE that names the rows by a temporary view; see `lakehouse.delta.tables.merge`."""
+    rows.createOrReplaceTempView(view)
+    try:
+        return tables.merge(rows.sparkSession, statement, table)
+    finally:
+        rows.sparkSession.catalog.dropTempView(view)
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
@@ -112,7 +120,7 @@ def last_rules(spark: SparkSession, run: Run) -> Rules | None:
     return rules_of(small_tables.last(spark, run.table(SILVER_LOADS), ("load_seq", "rules"), by="load_seq"))
 
 
-def rules_of(ledger: Iterable[Row]) -> Rules | None:
+def rules_of(ledger: Iterable[small_tables.Row]) -> Rules | None:
     """Return the rules of the last load in some ledger rows; None if there are no rows."""
     last = max(ledger, key=lambda row: row["load_seq"], default=None)
     return None if last is None else Rules.from_json(last["rules"])

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, FENCED, LATE, STREAM
-from silver.columns import codes, filled, lasts_of, row_codes, starts_of
+from silver.columns import Flags, Numbers, codes, filled, lasts_of, row_codes, starts_of
 from silver.model import tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from silver.columns import Flags, Numbers
 
 KEY = (*STREAM, "epoch", "sequence")
 """The columns that identify a record: Silver holds each key once."""
@@ -51,8 +50,24 @@ class Comparison:
 
     def taken(self) -> pa.Table:
         """Return a row per duplicate block, late record or collision since the last call: segments with `block`, not jumps."""
-        classified, self._classified = pa.concat_tables(self._classified), []
-        return _blocks(classified)
+        suspects, self._classified = pa.concat_tables(self._classified), []
+        kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
+        is_block = kind == _DUPLICATE
+        block = starts_of(row_codes(suspects, (*STREAM, "block")))
+        starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
+        lasts = lasts_of(starts, len(kind))
+        firsts = suspects.take(pa.array(starts))
+        return pa.table(
+            {
+                **{name: firsts[name] for name in (*STREAM, "epoch", "block", "content_sha256")},
+                "class": pa.array(_KINDS).take(firsts["kind"]),
+                "first_offset": firsts["offset"],
+                "last_offset": suspects["offset"].take(pa.array(lasts)),
+                "first_sequence": np.minimum.reduceat(sequence, starts),
+                "last_sequence": np.maximum.reduceat(sequence, starts),
+                "records": lasts - starts + 1,
+            }
+        )
 
     def forget(self, except_in: AbstractSet[tuple[str, int]]) -> None:
         """Forget the late records, except those of some partitions."""
@@ -114,24 +129,3 @@ def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Ar
     up_to = [int(each.split(":")[1]) if each.startswith(ERASED) else _BEHIND for each in contents.to_pylist()]
     is_same: Flags = (first == content) | (offset > np.array(up_to, np.int64)[first])
     return is_same
-
-
-def _blocks(suspects: pa.Table) -> pa.Table:
-    """Convert suspects with their `kind` to rows. Consecutive duplicates of a block become one row."""
-    kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
-    is_block = kind == _DUPLICATE
-    block = starts_of(row_codes(suspects, (*STREAM, "block")))
-    starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
-    lasts = lasts_of(starts, len(kind))
-    firsts = suspects.take(pa.array(starts))
-    return pa.table(
-        {
-            **{name: firsts[name] for name in (*STREAM, "epoch", "block", "content_sha256")},
-            "class": pa.array(_KINDS).take(firsts["kind"]),
-            "first_offset": firsts["offset"],
-            "last_offset": suspects["offset"].take(pa.array(lasts)),
-            "first_sequence": np.minimum.reduceat(sequence, starts),
-            "last_sequence": np.maximum.reduceat(sequence, starts),
-            "records": lasts - starts + 1,
-        }
-    )

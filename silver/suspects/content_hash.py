@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.extract.per_topic import by_topic
@@ -11,8 +12,6 @@ from silver.extract.columns import erased_columns
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from lakehouse.extract.sources import Sources
     from silver.rules import Rules
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT, Ordinal, Stream
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
-from silver.columns import NONE, filled, row_codes, share
+from silver.columns import NONE, Flags, Numbers, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
@@ -28,10 +29,6 @@ from silver.suspects.content_hash import content_sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.silver import Ordinal, Stream
-    from silver.columns import Flags, Numbers
     from silver.decide.kernel import Decided
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
@@ -63,7 +60,10 @@ class Suspects:
         parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, COLLISION, SUSPECT]))))]
         self._compared.forget(continued.keys())
         if singles.num_rows:
-            parts.append(_hashed(self._records.sparkSession, singles, self._records))
+            places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
+            hashed = with_content(places, contents_of(self._records.sparkSession, places, self._records))
+            column = SEGMENT.get_field_index("content_sha256")
+            parts.append(singles.set_column(column, SEGMENT.field(column), hashed["content_sha256"]))
         if blocks.num_rows:
             parts.append(_segments(self._rows(chunk, continued, out), blocks))
         return pa.concat_tables(parts)
@@ -115,9 +115,13 @@ def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequen
 
 
 def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:
-    """Return earlier loads' records with the suspects' keys: key, `content_sha256`, and `rank`, lower for earlier ones."""
+    """Return earlier loads' records with the suspects' keys: key, `content_sha256`, and `rank`, lower for earlier ones.
+
+    Late records count even if discarded. Jumps do not: Silver has them once they are released, and nothing else before.
+    """
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
-    known = _waiting(earlier.late(_ranges(suspects)), keys)
+    late = earlier.late(_ranges(suspects)).withColumns({"sequence": F.col("first_sequence"), "rank": F.col("first_offset")})
+    known = of_keys(late, keys).select(*KEY, "content_sha256", "rank")
     below = suspects.filter(pa.array(is_below))
     if not below.num_rows:
         return known
@@ -151,27 +155,11 @@ def _of_class(found: pa.Table, *kinds: str) -> pa.Table:
     return found.filter(pc.is_in(found["class"], pa.array(kinds)))
 
 
-def _hashed(spark: SparkSession, singles: pa.Table, records: DataFrame) -> pa.Table:
-    places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
-    hashed = with_content(places, contents_of(spark, places, records))["content_sha256"]
-    column = SEGMENT.get_field_index("content_sha256")
-    return singles.set_column(column, SEGMENT.field(column), hashed)
-
-
 def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
     """Return the rows with one of the keys. The keys are broadcast; a null producer equals another."""
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
-
-
-def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return the late record with a suspect's key. Another copy is a duplicate, even if the late record was discarded.
-
-    Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
-    """
-    rows = late.withColumns({"sequence": F.col("first_sequence"), "rank": F.col("first_offset")})
-    return of_keys(rows, keys).select(*KEY, "content_sha256", "rank")
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:

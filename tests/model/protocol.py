@@ -116,7 +116,7 @@ def marks_contradict(found: Found) -> bool:
 def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
     """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
 
-    As in `ledger._require_conservation`, a partition that the range does not touch is not compared.
+    As in `ledger.stream_loads`, a partition that the range does not touch is not compared.
     """
     bronze = dict(enumerate(world.bronze[: pinned.to], start=1))
     partition_of = {number: version.partition for number, version in bronze.items()}
@@ -370,7 +370,7 @@ class Load:
             yield from self._merge(tables, who, "advance", moved)
 
     def _mark(self, tables: Tables, who: int, planned: Claim) -> Iterator[Step[Tables]]:
-        """As `silver.requests.quarantine.mark_settled`: a MERGE on what is held still."""
+        """As `silver.load.steps._mark_settled`: a MERGE on what is held still."""
         rows = tuple(
             row._replace(settled_by=planned.load) if row.version in planned.held and not row.settled_by else row
             for row in tables.rejects

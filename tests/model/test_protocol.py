@@ -206,7 +206,7 @@ def test_the_steps_are_functions_of_the_code() -> None:
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
-    assert [name for name in calls(steps._apply) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(steps.apply_claim) if name in STEPS] == list(ORDER[1:])
     swap = ["close", "_cut", "delete", "_overwrite"]  # the last two are of the ledger's rows and of the watermarks
     assert [name for name in calls(cutover.apply_cutover) if name in swap] == swap
     in_model = ["restore", "claim", *["close"] * 3, *["_cut"] * 3, *["apply_cutover"] * 2]

@@ -11,7 +11,7 @@ from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.verify import run as verify
-from silver.load import breaker, steps
+from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
@@ -38,7 +38,7 @@ def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[
     put(spark, run, records)
     rules = Rules.of(settings)
     tables.create_tables(spark, run, rules)
-    done = steps.load_once(spark, run, rules, shares=breaker.Shares(settings.policies.max_quarantined_share))
+    done = steps.load_once(spark, run, rules, bronze_to_silver.limits(settings))
     assert done is not None
     return done
 

@@ -105,8 +105,8 @@ def write_order(found: dict[str, list[Order]], form: str) -> None:
 def _plain_order(order: Order, layer: str) -> dict[str, Any]:
     from silver.audit.arrival_order import diagnose
 
-    findings = diagnose(order) if layer == "bronze" else []
-    return {**asdict(order), "diagnosis": [finding._asdict() for finding in findings]}
+    findings = [finding._asdict() for finding in diagnose(order)] if layer == "bronze" else []
+    return {**asdict(order), "diagnosis": findings}
 
 
 def _write_order_text(found: dict[str, list[Order]]) -> None:

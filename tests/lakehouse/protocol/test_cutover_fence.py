@@ -31,7 +31,7 @@ from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.ledger import shared_columns
-from silver.state.plan import Plan, nothing_of_bronze
+from silver.state.plan import Plan
 from silver.state.request import Erase, RecordFilter, Request
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored
@@ -64,9 +64,9 @@ def claimed(spark: SparkSession, run: Run, request: Request | None = None) -> Pl
         planned = plan.plan(spark, run, rules, recovered)
     else:
         known = recovered.watermarks
-        pinned = nothing_of_bronze(known, recovered.bronze_version)
-        claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
-        planned = by_request.plan_request(spark, run, known, claim).plan
+        versions = (recovered.bronze_version, recovered.bronze_version)
+        claim = shared_columns(run, rules, versions, load_seq=known.load_seq + 1, request=request)
+        planned = by_request.plan_request(spark, run, known, claim)
     assert planned is not None
     steps.claim(spark, run, planned)
     return planned
@@ -136,7 +136,7 @@ def test_undone_or_failed_erasures_leave_bronze_whole(spark: SparkSession, run: 
     again, update = claimed(spark, run, ERASE), erase_key._update
 
     def fails_in_bronze(*arguments: Any, **named: Any) -> None:
-        if arguments[1] == run.table("bronze_records"):
+        if arguments[0] == run.table("bronze_records"):
             raise UndoneError.of("bronze_records")
         update(*arguments, **named)
 

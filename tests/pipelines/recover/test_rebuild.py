@@ -14,7 +14,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
-from silver.rebuild import replay
+from silver import replay
 from silver.requests import erase_key
 from silver.state.request import Erase, Request
 from tests.pipelines.operate.test_requests import asked, kept, waiting

@@ -42,7 +42,7 @@ def test_a_finding_tells_the_published_runs_of_kafka_from_those_of_pulsar() -> N
     found = {tuple(finding.name for finding in diagnose(arrived(*run.spans()))) for run in KAFKA}
     assert found == {("reordering",)}
     assert {tuple(finding.name for finding in diagnose(arrived(*run.spans()))) for run in PULSAR} == {("resends",)}
-    assert diagnose(arrived(*IN_ORDER.spans())) == []
+    assert list(diagnose(arrived(*IN_ORDER.spans()))) == []
 
 
 def test_a_rise_ends_where_another_number_comes_or_none_and_a_replay_is_none() -> None:

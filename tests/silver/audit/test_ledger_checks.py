@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakehouse.errors import ConservationError
-from silver.audit import ledger_checks, redecide
+from silver.audit import ledger_checks
 from silver.model import Segment
 from silver.state import ledger
 from silver.state.watermarks import Watermark, Watermarks
@@ -121,7 +121,7 @@ def blocks(*spans: tuple[int, int, int], **named: Any) -> list[Row]:
     ids=["cut since", "joined since", "cut elsewhere", "turns", "hole", "end", "gone", "class", "state", "producer"],
 )
 def test_rejects_are_compared_by_offset_however_they_are_cut(listed: list[Row], again: list[Row], differing: list[int]) -> None:
-    found = redecide.other_rejects(1, listed, again)
+    found = ledger_checks.other_rejects(1, listed, again)
     assert sorted(int(each.where.rpartition(" ")[2]) for each in found) == differing
 
 
@@ -140,7 +140,7 @@ def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(se
     known = Watermarks({NAMELESS: Watermark(0, 7, 20, 1, "rules")})
 
     with pytest.raises(ConservationError, match="accepted than it has sequences") as refused:
-        ledger.stream_loads([segment], [], known)
+        ledger.stream_loads([segment], {}, known)
 
     assert expected in str(refused.value)
     assert "producer ''" in str(refused.value)

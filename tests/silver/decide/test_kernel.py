@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import Ordinal, Stream, stream_of
 from lakehouse.extract.sources import Source
-from silver.decide.decision import Whole, summed
 from silver.decide.kernel import Decided, Decision
+from silver.load.planner import Whole, summed
 from silver.model import SEGMENT, by_name
 from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks

@@ -8,13 +8,14 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.run.findings import Trip
-from silver.load.breaker import Cause, Shares, advice, list_trips
+from silver.load.breaker import Cause, advice, list_trips
+from silver.model import TopicLimits
 from silver.rules import Payload, Reading, Rules
 
 HALF = 0.5
 
 
-def trips(load_seq: int, ledger: list[dict[str, Any]], shares: Shares) -> list[Trip]:
+def trips(load_seq: int, ledger: list[dict[str, Any]], shares: TopicLimits[float]) -> list[Trip]:
     return [trip for trip, _ in list_trips(load_seq, ledger, shares)]
 
 
@@ -40,14 +41,14 @@ def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any
     ids=["half", "above half", "few", "ten", "duplicates", "late accepted", "several classes", "history", "all"],
 )
 def test_a_load_is_stopped_when_more_than_the_share_would_be_quarantined(rows: list[dict[str, Any]], opens: bool) -> None:
-    assert bool(trips(1, rows, Shares(HALF))) is opens
-    assert trips(1, rows, Shares(1)) == [], "the whole share lets everything through"
+    assert bool(trips(1, rows, TopicLimits(HALF))) is opens
+    assert trips(1, rows, TopicLimits(1)) == [], "the whole share lets everything through"
 
 
 def test_a_stream_that_starts_anew_stops_the_load_however_many_others_are_well() -> None:
     rows = [stream(0, accepted=100_000), stream(1, collision=40, late=10), stream(topic="u", late=20)]
 
-    (trip,) = trips(7, rows, Shares(HALF, {"u": 1}))
+    (trip,) = trips(7, rows, TopicLimits(HALF, {"u": 1}))
 
     assert trip.where == "topic t, partition 1"
     assert trip.observed == "50 of 50 records below the watermark 99, none above: 10 late, 40 collision"
@@ -61,15 +62,15 @@ def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() ->
         stream(topic="returns", accepted=80),
     ]
 
-    assert trips(7, rows, Shares(HALF)) == []
-    (orders,) = trips(7, rows, Shares(HALF, {"orders": 0.1}))
+    assert trips(7, rows, TopicLimits(HALF)) == []
+    (orders,) = trips(7, rows, TopicLimits(HALF, {"orders": 0.1}))
     assert (orders.where, orders.observed) == ("load 7, topic orders", "20 of 100 records: 20 invalid")
     assert orders.expected == "a share of at most 0.1 (policies.topics.orders.max_quarantined_share)"
-    (others,) = trips(7, rows, Shares(HALF, {"returns": 0.1}))
+    (others,) = trips(7, rows, TopicLimits(HALF, {"returns": 0.1}))
     assert others.where == "load 7, the topics without a share of their own"
     assert others.observed == "105 of 200 records: 105 invalid"
     assert others.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
-    assert trips(7, rows, Shares(0.25, {"payments": 1})) == []
+    assert trips(7, rows, TopicLimits(0.25, {"payments": 1})) == []
 
 
 ORDERS = Reading(

@@ -14,7 +14,7 @@ from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW, keys_are_current, narrow
-from silver.load import bronze_range, key_columns
+from silver.load import bronze_range
 from silver.model import streams_of
 from silver.rules import Reading, Rules
 from silver.state.plan import BronzeRange
@@ -129,12 +129,12 @@ _NARROW = "topic string, partition int, producer string, offset bigint, epoch bi
 
 @pytest.mark.parametrize("most", [1, 7, 40, 100])
 def test_chunks_hold_whole_offsets_in_their_order(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(key_columns, "_BITS", 2)
+    monkeypatch.setattr(bronze_range, "_BITS", 2)
     first = {0: 0, 1: 2**63 - 30, 2: 5}
     places = [(partition, first[partition] + nth) for nth in range(30) for partition in (2, 0, 1)]
     rows = [("t", partition, None, offset, 0, 1, None) for partition, offset in [*places, places[0], places[0]]]
 
-    chunks = list(key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), most))
+    chunks = list(bronze_range.keys_in_chunks(frames.of_tuples(spark, rows, _NARROW), most))
 
     read = [list(zip(chunk["partition"].to_pylist(), chunk["offset"].to_pylist(), strict=True)) for chunk in chunks]
     assert sorted(place for chunk in read for place in chunk) == sorted([*places, places[0], places[0]])
@@ -148,6 +148,6 @@ def test_long_names_are_read_whole_and_none_is_taken_for_another(spark: SparkSes
     names = [None, "", "p", "x" * 64, "x" * 65, "\u00e9" * 33, "y" * 1_024, hashed, "\x00sha256:"]
     rows = [("t", 0, name, nth, 0, 1, None) for nth, name in enumerate(names)]
 
-    (chunk,) = key_columns.in_chunks(frames.of_tuples(spark, rows, _NARROW), 100)
+    (chunk,) = bronze_range.keys_in_chunks(frames.of_tuples(spark, rows, _NARROW), 100)
 
     assert dict(zip(chunk["offset"].to_pylist(), chunk["producer"].to_pylist(), strict=True)) == dict(enumerate(names))

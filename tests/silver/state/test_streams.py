@@ -13,10 +13,9 @@ from pipelines import bronze_to_silver
 from pipelines.recover import rebuild
 from silver import model
 from silver.load import bronze_range, planner, recover, steps
-from silver.model import Limits
+from silver.model import Limits, LoadLimits, TopicLimits
 from silver.rules import Rules
-from silver.state.streams import StreamLimits, Streams
-from silver.state.watermarks import Watermarks
+from silver.state.watermarks import Streams, Watermarks
 from tests.conftest import Runs
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -64,7 +63,7 @@ def test_more_new_streams_than_a_load_may_bring_open_the_breaker(spark: SparkSes
 
 
 def test_a_partition_is_no_new_stream_and_a_name_is_shown_cut_and_escaped(spark: SparkSession, run: Run) -> None:
-    streams = Streams(spark, run, Watermarks({}), StreamLimits(1))
+    streams = Streams(spark, run, Watermarks({}), LoadLimits(streams=TopicLimits(1)))
     streams.resolve({("t", partition, None) for partition in range(5)})
 
     with pytest.raises(BreakerOpenError, match="1,024 characters") as opened:
@@ -82,7 +81,7 @@ def test_too_many_names_are_refused_early(spark: SparkSession, new_run: Runs, mo
     recovered = recover.recover(spark, new_run(), rules)
 
     with pytest.raises(BreakerOpenError, match="at least 12 new streams of topic t"):
-        planner.plan(spark, new_run(), rules, recovered, StreamLimits(10))
+        planner.plan(spark, new_run(), rules, recovered, LoadLimits(streams=TopicLimits(10)))
 
 
 def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(spark: SparkSession, new_run: Runs) -> None:

@@ -10,8 +10,8 @@ from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from pipelines.arrival_order import orders
 from silver import model
-from silver.load import breaker, steps
-from silver.model import Limits
+from silver.load import steps
+from silver.model import Limits, LoadLimits, TopicLimits
 from silver.rules import Payload, Policy, Rules
 from tests.conftest import Prepared, Runs
 from tests.support.bronze import Record, put
@@ -28,7 +28,7 @@ def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = 
     put(spark, run, records)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(model, "LIMITS", limits)
-        done = steps.load_once(spark, run, rules, shares=breaker.Shares(0.5))
+        done = steps.load_once(spark, run, rules, LoadLimits(TopicLimits(0.5)))
     assert done is not None
     return done
 
@@ -143,7 +143,7 @@ def test_the_breaker_names_the_stream_and_a_larger_share_lets_the_load_in(spark:
 
     of_flags = Rules(Source("header", "seq"), payload=Payload("json", "id BOOLEAN", undecodable="quarantine"))
     with pytest.raises(BreakerOpenError, match=r"offset 0 \(value_undecodable: ") as undecodable:
-        steps.load_once(spark, run, of_flags, shares=breaker.Shares(0.5))
+        steps.load_once(spark, run, of_flags, LoadLimits(TopicLimits(0.5)))
     assert "Look whether `value.schema` names the fields" in str(undecodable.value.next_step)
     assert "sequence" not in str(undecodable.value.next_step)
 
@@ -158,7 +158,7 @@ def test_the_breaker_names_the_stream_and_a_larger_share_lets_the_load_in(spark:
     assert "20 of 20 records" in str(stopped.value)
     assert len(kept(spark, run) + kept(spark, run, partition=1)) == 3
 
-    steps.load_once(spark, run, RULES, shares=breaker.Shares(1))
+    steps.load_once(spark, run, RULES, LoadLimits(TopicLimits(1)))
     assert [row[0] for row in rejects(spark, run)] == ["late"] * 20
     assert len(kept(spark, run) + kept(spark, run, partition=1)) == 103
 

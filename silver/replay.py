@@ -1,7 +1,7 @@
-"""Replay all loads of the ledger into a shadow of Silver's tables: from Bronze, under the current rules.
+"""Decide Silver again: replay all loads of the ledger into a shadow of Silver's tables, and list what changes.
 
-Consecutive loads of records become one, because decisions are by offset and not by load. Operators' requests are repeated
-between them.
+The loads are decided from Bronze, under the current rules. Consecutive loads of records become one, because decisions are by
+offset and not by load. Operators' requests are repeated between them.
 """
 
 from __future__ import annotations
@@ -10,29 +10,33 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.silver import CUTOVERS, RECORDS, RETIRE
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, CUTOVERS, DUPLICATE, IN_ORDER, RELEASED, RETIRE
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
 from silver.load import planner as planning
 from silver.load import steps as load
 from silver.requests import planner
-from silver.state import plan
 from silver.state.ledger import shared_columns
-from silver.state.plan import BronzeRange
 from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakehouse.run.context import Run
+    from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules
     from silver.state.plan import Plan
 
 Row = dict[str, Any]
+
+PLACE = ("topic", "partition", "offset")
+_SAID = ("decision", "producer", "epoch", "sequence")
+NOTHING = "nothing"
 
 
 class Step(NamedTuple):
@@ -102,7 +106,7 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
     done = Replayed()
     for step in found:
         planned = (_plan_records if step.request is None else _plan_request)(spark, shadow, rules, done, step)
-        if planned is not None:
+        if planned is not None and planned.ledger:
             load.claim(spark, shadow, planned)
             load.apply_claim(spark, shadow, planned)
             done.take(planned)
@@ -111,18 +115,16 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
     return done
 
 
-def _plan_records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    pinned = BronzeRange(done.bronze_version, step.rows[-1]["bronze_to_version"], {}, None)
-    claim = _claim(shadow, rules, done, step, pinned)
-    planned = planning.replan_range(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
-    return planned if planned.ledger else None
+def _plan_records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan:
+    claim = _claim(shadow, rules, done, step, step.rows[-1]["bronze_to_version"])
+    return planning.replan_range(spark, shadow, done.watermarks, claim, rows=step.rows)
 
 
 def _plan_request(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
     _report_gold(spark, shadow, done, step)
-    claim = _claim(shadow, rules, done, step, plan.nothing_of_bronze(done.watermarks, done.bronze_version))
+    claim = _claim(shadow, rules, done, step, done.bronze_version)
     try:
-        planned = planner.plan_request(spark, shadow, done.watermarks, claim).plan
+        planned = planner.plan_request(spark, shadow, done.watermarks, claim)
     except UsageError as error:
         done.not_repeated.append(f"load {step.last_load} ({claim['kind']}): {error.what}")
         return None
@@ -143,7 +145,79 @@ def _report_gold(spark: SparkSession, shadow: Run, done: Replayed, step: Step) -
         )
 
 
-def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:
+def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, to_version: int) -> dict[str, Any]:
     request = done.translate(step.request, step.last_load) if step.request else None
-    claim = shared_columns(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
-    return {**claim, "kind": request.kind if request else RECORDS, "claimed_at": step.rows[-1]["claimed_at"]}
+    claim = shared_columns(shadow, rules, (done.bronze_version, to_version), load_seq=done.loads + 1, request=request)
+    return {**claim, "claimed_at": step.rows[-1]["claimed_at"]}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Silver's records and rejects, the live ones or a shadow's."""
+
+    records: DataFrame
+    rejects: DataFrame
+
+
+def changed_decisions(before: Tables, after: Tables) -> DataFrame:
+    """Return the records whose decision, producer, epoch or sequence differs.
+
+    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, class and state, or
+    `nothing`); producer, epoch and sequence with `_before` and `_after`, null for a duplicate.
+    """
+    old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
+    new = _decided(after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
+    said = [F.struct(*(f"{name}_{when}" for name in _SAID)) for when in ("before", "after")]
+    rows = old.join(new, on=list(PLACE), how="full").where(~said[0].eqNullSafe(said[1]))
+    rows = _with_blocks(_with_blocks(rows, before.rejects, "decision_before"), after.rejects, "decision_after")
+    numbers = [f"{name}_{when}" for name in _SAID[1:] for when in ("before", "after")]
+    return rows.select(*PLACE, F.col("decision_before").alias("before"), F.col("decision_after").alias("after"), *numbers)
+
+
+def _decided(found: Tables) -> DataFrame:
+    arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
+    kept = found.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
+    decision = F.concat_ws(", ", "class", "state").alias("decision")
+    out = found.rejects.where((F.col("class") != DUPLICATE) & (F.col("state") != RELEASED))
+    numbers = (F.col("first_offset").alias("offset"), decision, "producer", "epoch", F.col("first_sequence").alias("sequence"))
+    return kept.unionByName(out.select("topic", "partition", *numbers))
+
+
+def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
+    """Fill in null decisions: such a record is in a block of duplicates, or nowhere."""
+    ends = F.col("first_offset").alias("offset"), F.col("last_offset").alias("block_end")
+    blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", *ends)
+    up_to_here = Window.partitionBy("topic", "partition").orderBy("offset").rangeBetween(Window.unboundedPreceding, 0)
+    is_in_block = F.max("block_end").over(up_to_here) >= F.col("offset")  # blocks may overlap
+    decision = F.when(is_in_block, F.lit(DUPLICATE)).otherwise(F.lit(NOTHING))
+    filled = rows.unionByName(blocks, allowMissingColumns=True).withColumn(name, F.coalesce(name, decision))
+    return filled.where(F.col("block_end").isNull()).drop("block_end")
+
+
+def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str | None]]:
+    """Return the payload's fields that earlier loads decoded differently: rows of field, and its types before and after.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Payload, Rules
+    >>> schemas = ("a INT", "a INT, b STRUCT<c: DATE>")
+    >>> one, other = (Rules(Source("offset"), payload=Payload("json", schema)) for schema in schemas)
+    >>> changed_fields([one, other], other), changed_fields([other], other)
+    ([{'field': 'b.c', 'before': None, 'after': 'DATE'}], [])
+    """
+    earlier, now = [dict(_fields(rules.payload_type)) for rules in before], dict(_fields(after.payload_type))
+    rows = []
+    for name in sorted({name for fields in (*earlier, now) for name in fields}):
+        others = {fields.get(name) for fields in earlier} - {now.get(name)}
+        if others:
+            types = None if None in others else ", ".join(sorted(map(str, others)))
+            rows.append({"field": name, "before": types, "after": now.get(name)})
+    return rows
+
+
+def _fields(kind: Type | None, path: str = "") -> Iterator[tuple[str, str]]:
+    if kind is None:
+        return
+    if kind.kind != "struct":
+        yield path or "payload", kind.sql()
+    for each in kind.fields:
+        yield from _fields(each.type, f"{path}.{each.name}" if path else each.name)

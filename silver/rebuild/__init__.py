@@ -1,1 +1,0 @@
-"""Decides Silver again from Bronze into shadow tables, and lists the differences. The entry is `replay.replay`."""
