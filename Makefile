@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos cdc bundle-check screenshots docs lock clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless bench-fresh tour mutants faults chaos cdc bundle-check screenshots docs lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,9 @@ bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold, 
 
 bench-endless: dev  ## Measure a thousand runs in one process: how long they take, what memory and tables hold (three hours)
 	@$(BIN)/python -m bench.run --only endless --save
+
+bench-fresh: dev  ## Measure the time from Kafka to Gold at a steady rate: RATE=20000 a second, MINUTES=30
+	@$(BIN)/python -m bench.fresh $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES))
 
 tour: dev  ## Count the files that a reader of one load and of one record passes through
 	@$(BIN)/python -m bench.tour

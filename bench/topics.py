@@ -111,7 +111,7 @@ def send_first(servers: str, topic: Topic, records: int) -> Callable[[], None]:
 def send_more(servers: str, topic: str, first: int, records: int) -> None:
     """Send further records to the topic, from a sequence on, equally many to each partition."""
     numbers = range(first, first + records // PARTITIONS)
-    more = (_record(partition, number) for number in numbers for partition in range(PARTITIONS))
+    more = (record_of(partition, number) for number in numbers for partition in range(PARTITIONS))
     require_all(send_outgoing(servers, topic, more), records)
 
 
@@ -141,7 +141,7 @@ def partition_records(topic: Topic, partition: int) -> Iterator[Outgoing]:
     for sequence in order(topic, partition):
         resent = range(again.get(sequence, sequence + 1), sequence + 1)
         for number in chain((sequence,), resent):
-            yield _record(partition, number)
+            yield record_of(partition, number)
 
 
 def order(topic: Topic, partition: int) -> Iterator[int]:
@@ -158,7 +158,8 @@ def order(topic: Topic, partition: int) -> Iterator[int]:
     yield from range(start, topic.unique[partition] + 1)
 
 
-def _record(partition: int, sequence: int) -> Outgoing:
+def record_of(partition: int, sequence: int) -> Outgoing:
+    """Return the record of a sequence in a partition: always the same one."""
     start = (sequence * PARTITIONS + partition) * _STRIDE % (len(_NOISE) - _VALUE_BYTES)
     key = keys_of(partition, PARTITIONS, _KEYS_PER_PARTITION)[sequence % _KEYS_PER_PARTITION]
     return Outgoing(partition, key, _NOISE[start : start + _VALUE_BYTES], [(HEADER, b"%d" % sequence)])

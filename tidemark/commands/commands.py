@@ -18,11 +18,14 @@ from tidemark.commands.look import order, report, sql, status, why
 from tidemark.commands.recovery import maintain, rebuild, restore, verify
 from tidemark.commands.requests import erase, gate_app, quarantine_app, topic_app, watermark_app
 from tidemark.commands.tools import Call, broker_app, config_app, group, jars_app, need_command
+from tidemark.process.context import is_quiet, is_verbose
 from tidemark.process.exit_codes import exit_code_of, invoke
 from tidemark.process.options import Limit
 from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.runner.once import run_once
-from tidemark.runner.summary import Stage, with_first_streams, write_plan, write_result
+from tidemark.runner.summary import Stage, with_first_streams, write_minute, write_plan, write_result
+
+_EVERY = "Run again when Kafka has new records, and at the latest after so many seconds."
 
 
 class _Sections(TyperGroup):
@@ -66,23 +69,40 @@ def demo(
 def run(
     *,
     call: Call,
-    every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help="Run again and again.")] = None,
+    every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help=_EVERY)] = None,
     stage: Annotated[Stage | None, typer.Option("--stage", help="One stage only.")] = None,
 ) -> int:
-    """Run the pipeline: Bronze, Silver, the gate, Gold."""
-    from tidemark.extras.watch.after_run import listening
+    """Run the pipeline: Bronze, Silver, the gate, Gold.
+
+    With --every, prints a line a minute instead of each run; with --json, a line a run.
+    """
+    from tidemark.extras.watch.after_run import keep_freshness, listening
     from tidemark.runner.loop import run_every
 
     show = partial(write_result, as_json=call.as_json)
+    is_by_minute = every is not None and stage is None and not call.as_json
+    if is_by_minute and not is_verbose.get():
+        is_quiet.set(True)
+
+    def on_result(result: dict[str, Any]) -> None:
+        if not is_by_minute or result["gate"].get("warned"):
+            show(result)
 
     def on_failure(failed: dict[str, Any]) -> None:
         if call.as_json:
             show(failed)
 
+    def on_minute(minute: dict[str, Any]) -> None:
+        if is_by_minute:
+            write_minute(minute, every=every)
+        keep_freshness(job.settings, minute["freshness_seconds"])
+
     with call.job() as job:
         if every is not None:
             with listening(job.settings, job.report):
-                return run_every(job, seconds=every, stage=stage, on_result=show, on_failure=on_failure)
+                return run_every(
+                    job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure, on_minute=on_minute
+                )
         result = run_once(job, stage=stage, on_failure=on_failure)
     show(result)
     return 0

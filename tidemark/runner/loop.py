@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import AnotherWriterError, GateFailedError, TopicsSkippedError
+from tidemark.runner.minutes import Minutes
 from tidemark.runner.once import run_once
 from tidemark.runner.summary import STAGES
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lakehouse.run.context import Report
+    from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
+
+_LOOK_SECONDS = 0.5
+"""How often the loop asks Kafka for new records while it waits."""
 
 
 class StopRequestedError(Exception):
@@ -49,22 +54,62 @@ def run_every(
     stage: str | None = None,
     on_result: Callable[[dict[str, Any]], None] = lambda _: None,
     on_failure: Callable[[dict[str, Any]], None] = lambda _: None,
+    on_minute: Callable[[dict[str, Any]], None] | None = None,
 ) -> int:
-    """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
+    """Run the pipeline again when Kafka has new records, and at the latest `seconds` after the last start.
 
-    `on_result` gets the result of each successful run, `on_failure` that of the others. Another writer, a failed gate or a
-    skipped topic does not end the loop; any other TidemarkError does. Returns 130 after Ctrl-C, 143 after SIGTERM.
+    A single stage, and a run after one that failed, waits for `seconds`. If the last run took longer, the next starts at once.
+
+    `on_result` gets the result of each successful run, `on_failure` that of the others, `on_minute` the sums of `Minutes`.
+    Another writer, a failed gate or a skipped topic does not end the loop; any other TidemarkError does. Returns 130 after
+    Ctrl-C, 143 after SIGTERM.
     """
     _ = job.spark  # the session sets signal handlers as it starts: ours must come after them
     with _stop_on_signals() as stop:
+        minutes = Minutes(job, on_minute)
+        ends_in_kafka = _ask_for_ends(job.settings) if stage is None else _know_no_ends
         while not stop.is_set():
-            started = time.monotonic()
+            started, ends, has_failed = time.monotonic(), ends_in_kafka(), True
             with contextlib.suppress(AnotherWriterError, GateFailedError, TopicsSkippedError, StopRequestedError):
-                telling = job.telling(StoppableReport(job.report, stop))
+                telling = job.telling(StoppableReport(minutes, stop))
                 on_result(run_once(telling, stage=stage, on_failure=on_failure))
-            stop.wait(max(0.0, seconds - (time.monotonic() - started)))
+                has_failed = False
+            minutes.end_run(time.monotonic() - started)
+            while not stop.is_set() and (left := started + seconds - time.monotonic()) > 0:
+                if not has_failed and ends_in_kafka() != ends:
+                    break
+                stop.wait(min(left, _LOOK_SECONDS))
     job.report.event("run.stopped", exit_code=stop.exit_code)
     return stop.exit_code
+
+
+def _ask_for_ends(settings: Settings) -> Callable[[], object]:
+    """Return a function that asks Kafka where the partitions end. It returns None if this machine cannot ask."""
+    from pyspark.sql.utils import is_remote
+
+    from bronze.kafka import metadata
+
+    if is_remote():  # the server must reach Kafka, not this machine
+        return _know_no_ends
+    try:
+        client = metadata.client(settings.kafka)
+    except metadata.LoginError:
+        return _know_no_ends
+
+    def ask() -> object:
+        with contextlib.suppress(metadata.LookError):
+            topics = client.describe(list(settings.kafka.topics))
+            return {
+                name: client.offsets(name, list(seen.partitions), metadata.LATEST, is_committed=True)
+                for name, seen in topics.items()
+            }
+        return None
+
+    return ask
+
+
+def _know_no_ends() -> None:
+    return None
 
 
 class _Stop(threading.Event):

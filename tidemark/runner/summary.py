@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from lakehouse.contracts.gate import REJECTED, RESTART_QUESTION, RESTART_SUSPECTED
@@ -23,6 +24,12 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
             output.write(f"  {stage:<7} {summary(_brought(result[stage]) if stage == 'bronze' else result[stage])}")
     if f"budget_{RESTART_SUSPECTED}" in (result.get("gate") or {}).get("warned", ()):
         output.write(f"Warning: {RESTART_QUESTION} `tidemark status` names the streams.")
+
+
+def write_minute(minute: dict[str, Any], *, every: float | None) -> None:
+    """Print the sums of a minute on stdout as one line; warn if runs take longer than `--every`."""
+    slow = f"; warning: runs take longer than --every {every:g}" if every and every < minute["longest_run_seconds"] else ""
+    output.write(f"{datetime.now(UTC):%H:%M} {summary(minute)}{slow}")
 
 
 def _brought(bronze: dict[str, Any]) -> dict[str, Any]:

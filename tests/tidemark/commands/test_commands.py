@@ -12,7 +12,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +40,9 @@ from tidemark.commands.tools import group
 from tidemark.process import context
 from tidemark.process.context import load_settings, reporting
 from tidemark.process.exit_codes import exit_code_of, invoke
-from tidemark.runner import loop, once
+from tidemark.runner import loop, minutes, once
+from tidemark.runner.minutes import Minutes
+from tidemark.runner.summary import write_minute
 
 NOTHING: Any = None
 
@@ -231,8 +235,17 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         assert process.wait(60) in (1, 141)
 
 
-def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *, stop_during: int) -> list[str]:
-    """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
+def ending(
+    outcomes: list[Exception | None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    stop_during: int,
+    ask: Callable[[], object] = lambda: None,
+) -> list[str]:
+    """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached.
+
+    `ask` replaces the question to Kafka where the partitions end.
+    """
     reached: list[str] = []
 
     def fake_run(job: Job, **_: object) -> dict[str, Any]:
@@ -251,6 +264,7 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
         return {"run_id": str(number)}
 
     monkeypatch.setattr(loop, "run_once", fake_run)
+    monkeypatch.setattr(loop, "_ask_for_ends", lambda _: ask)
     return reached
 
 
@@ -280,6 +294,39 @@ def test_the_loop_listens_for_signals_after_spark_does_and_its_pause_ends_with_o
     assert loop.run_every(job, seconds=60) == 130
     assert time.monotonic() - started < 30
     assert handlers == [before]
+
+
+@pytest.mark.parametrize(("first", "runs"), [(None, 3), (GateFailedError("no"), 1)])
+def test_the_loop_runs_again_when_kafka_has_more_but_not_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, first: Exception | None, runs: int
+) -> None:
+    # The ends change during the first run, and then while the loop waits.
+    ends = iter([1, 2, 2, 2, 3, 3])
+    reached = ending([first, None, None, None], monkeypatch, stop_during=-1, ask=lambda: next(ends, 3))
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert loop.run_every(Job.on(NOTHING, NOTHING, Events()), seconds=60) == 143
+    assert len(reached) == runs
+
+
+def test_a_minute_has_a_line_with_its_sums_and_a_warning_if_runs_take_longer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, report = [0.0], Events()
+    monkeypatch.setattr(minutes, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 1_000.0 + now[0]))
+    monkeypatch.setattr(Minutes, "_freshness", lambda _: {"p50": 2.0, "p99": 5.0})
+    monkeypatch.setattr(Minutes, "_lag", lambda _: 7)
+    kept = Minutes(Job.on(NOTHING, NOTHING, report), partial(write_minute, every=1))
+    for ended in (5.0, 30.0, 66.0, 67.0):
+        kept.event("silver.finished", loads=[3, 4])
+        kept.event("gold.finished", records=9, first_load_seq=3, last_load_seq=4)
+        now[0] = ended
+        kept.end_run(ended / 10)
+    first, second = capsys.readouterr().out.splitlines()
+    fresh = "freshness seconds (p50 2.0, p99 5.0), lag 7"
+    assert first[6:] == f"records 9, {fresh}, loads 2, runs 1, longest run seconds 0.5"
+    slow = "; warning: runs take longer than --every 1"
+    assert second[6:] == f"records 18, {fresh}, loads 4, runs 2, longest run seconds 6.6{slow}"
+    assert report.names == ["silver.finished", "gold.finished"] * 4
 
 
 def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:

@@ -73,6 +73,12 @@ def watching(job: Job) -> Iterator[Followed]:
     _watch(job.telling(followed), followed, None)
 
 
+def keep_freshness(settings: Settings, seconds: dict[str, float]) -> None:
+    """Keep the freshness by percentile for the metrics of later runs of this process."""
+    if settings.watch.has_metrics:
+        formats.load("watch").freshness = seconds
+
+
 @contextlib.contextmanager
 def listening(settings: Settings, report: Report) -> Iterator[None]:
     """Serve the metrics of the last run on `watch.metrics_port`, if the config names one."""

@@ -54,6 +54,9 @@ METRICS = {
     "tidemark_last_load_records": Meaning("Bronze records by class, of the last run of Silver.", ("class",)),
     "tidemark_last_load": Meaning("Number of the last load that Silver finished."),
     "tidemark_published_load": Meaning("Number of the last load that Gold has."),
+    "tidemark_freshness_seconds": Meaning(
+        "From Kafka's timestamp to Gold, in the last minute of `run --every`.", ("percentile",)
+    ),
     "tidemark_breaker_open": Meaning("Whether the breaker stopped the last load: 1 it did."),
     "tidemark_gate_passed": Meaning("Whether the last gate run let its loads out: 1 it did."),
     "tidemark_gate_unmet_expectations": Meaning("Expectations that the last gate run found not met.", ("severity",)),
@@ -76,6 +79,8 @@ class _Shown(Collector):
         return self.families
 
 
+freshness: dict[str, float] = {}
+"""Seconds by percentile, in the loop's last minute."""
 _SHOWN = _Shown()
 _REGISTRY = CollectorRegistry()
 _REGISTRY.register(_SHOWN)
@@ -97,6 +102,8 @@ def of_runs(state: State) -> Iterator[Sample]:
         yield "tidemark_last_load_records", (name,), records
     yield "tidemark_last_load", (), state.load_seq
     yield "tidemark_published_load", (), state.published_load_seq
+    for percentile, seconds in freshness.items():
+        yield "tidemark_freshness_seconds", (percentile,), seconds
     yield "tidemark_breaker_open", (), state.is_breaker_open
     if state.gate_unmet is not None:
         yield "tidemark_gate_passed", (), not state.gate_unmet.get(CRITICAL)

@@ -221,7 +221,10 @@ def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None
 def test_the_file_has_each_metric_of_the_dashboard(tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tables(tmp_path / "lakehouse")
     monkeypatch.setattr(after_run, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
+    monkeypatch.setattr(metrics, "freshness", {})
+    after_run.keep_freshness(settings_for(tmp_path, **IN_FILE), {"p50": 4.2})
     ran(Medallion(WHOLE, AUDITED), **IN_FILE)
+    assert 'tidemark_freshness_seconds{percentile="p50",pipeline="tests"} 4.2' in (tmp_path / "tidemark.prom").read_text()
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families((tmp_path / "tidemark.prom").read_text()):
         for sample in family.samples:
