@@ -1,7 +1,4 @@
-"""Pictures of the report of a real run, for docs: a broker, a stream with resent, late and unusable records, six loads.
-
-`python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png`.
-"""
+"""`python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png` from a real run."""
 
 import sys
 import tempfile

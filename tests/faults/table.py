@@ -162,10 +162,7 @@ def restored(to: int) -> Act:
 
 
 class Row(NamedTuple):
-    """A crash point: its name, and what is left where a run died, see `Group.watched`.
-
-    What happens before the next run; what dies, if not the group's act; the stage, where a process of its own gets SIGKILL.
-    """
+    """A crash point, what a run leaves there (`Group.watched`), and the stage whose process gets SIGKILL."""
 
     point: str
     left: tuple[list[Any], ...]
