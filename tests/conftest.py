@@ -44,11 +44,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark or a broker, leave out those of `tests/beyond.toml`, and put the others in order.
-
-    A file that is named on the command line runs in any case. A process starts a JVM for its first test that needs one. The
-    longest tests do not come last, so that no process waits for one at the end.
-    """
+    """Mark tests that need Spark or a broker, leave out `tests/beyond.toml` unless its file is named, and order the rest.
+    A process starts a JVM for its first test that needs one; the longest tests do not run last."""
     for item in items:
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
             if fixture in getattr(item, "fixturenames", ()):

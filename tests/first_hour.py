@@ -1,8 +1,4 @@
-"""The first hour, played: `docs/first-hour.md` is read, and every command of it is run, in its order, in one folder.
-
-`make first-hour` plays it without a broker at first, and checks what each command prints. `python -m tests.first_hour --write`
-also puts what was printed into the page.
-"""
+"""Run every command of `docs/first-hour.md`: `make first-hour` checks the output, `--write` puts it into the page."""
 
 import argparse
 import contextlib

@@ -12,21 +12,9 @@ import pytest
 
 from expectations import failing_rows
 from expectations.evidence.facts import INVARIANTS
-from lakehouse.contracts import views
+from lakehouse.contracts import silver, views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import (
-    CLASSES,
-    LATE,
-    LOADS,
-    PROBLEMS,
-    QUARANTINED,
-    REPLAY,
-    SKIPPED,
-    STREAM,
-    VALUE_REASONS,
-    Stream,
-)
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, debezium, json_strictness
 from lakehouse.extract.sources import Source
@@ -53,11 +41,12 @@ REPORT = ROOT / "tidemark" / "extras" / "report"
 
 
 def test_every_class_is_counted_and_explained() -> None:
-    assert set(CLASSES) - {REPLAY} == set(why.RULES) - {why.UNDECIDED}  # a replay has the class that its first copy has
-    assert set(CLASSES) <= set(LOADS.names)
-    assert set(CLASSES) <= set(STREAM_HEALTH.names)
-    assert all(f"summed.{name}" in views.queries("duckdb")[views.WATERMARK_STATUS] for name in CLASSES)
-    assert set(QUARANTINED) < set(CLASSES)
+    # A replay has the class that its first copy has.
+    assert set(silver.CLASSES) - {silver.REPLAY} == set(why.RULES) - {why.UNDECIDED}
+    assert set(silver.CLASSES) <= set(silver.LOADS.names)
+    assert set(silver.CLASSES) <= set(STREAM_HEALTH.names)
+    assert all(f"summed.{name}" in views.queries("duckdb")[views.WATERMARK_STATUS] for name in silver.CLASSES)
+    assert set(silver.QUARANTINED) < set(silver.CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +54,10 @@ def test_every_class_is_counted_and_explained() -> None:
     [
         ("tables.md", [f"\n| `{name}` |" for name in TABLE_NAMES]),
         ("configuration.md", [f"`{name}`" for name in MEASURES] + [f"`policies.{name}`" for name in Policies.model_fields]),
-        ("rule.md", [f"\n| `{name}` |" for name in CLASSES]),
+        ("rule.md", [f"\n| `{name}` |" for name in silver.CLASSES]),
         ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
-        ("runbook.md", [f"`{name}`" for name in (*VALUE_REASONS, *INVARIANTS)]),
-        ("runbook.md", [f"`..._{problem}`" for problem in PROBLEMS]),
+        ("runbook.md", [f"`{name}`" for name in (*silver.VALUE_REASONS, *INVARIANTS)]),
+        ("runbook.md", [f"`..._{problem}`" for problem in silver.PROBLEMS]),
     ],
 )
 def test_every_name_is_in_the_documents(name: str, texts: list[str]) -> None:
@@ -79,12 +68,12 @@ def test_every_name_is_in_the_documents(name: str, texts: list[str]) -> None:
 def test_every_problem_of_an_extractor_is_explained() -> None:
     found = [item for module in (columns, json_strictness, debezium) for item in vars(module).items()]
     ours = [value for name, value in found if name.isupper() and name[0] != "_" and isinstance(value, str)]
-    assert {each for each in ours if each.isidentifier() and each.islower()} - {FINGERPRINT} == {*PROBLEMS}
+    assert {each for each in ours if each.isidentifier() and each.islower()} - {FINGERPRINT} == {*silver.PROBLEMS}
 
 
 def test_every_reason_that_skips_records_is_explained_and_has_its_rule() -> None:
-    assert SKIPPED.keys() <= VALUE_REASONS.keys()
-    assert {*SKIPPED.values()} <= {each.name for each in fields(Reading)}
+    assert silver.SKIPPED.keys() <= silver.VALUE_REASONS.keys()
+    assert {*silver.SKIPPED.values()} <= {each.name for each in fields(Reading)}
 
 
 def test_every_invariant_can_be_shown() -> None:
@@ -115,10 +104,10 @@ def test_every_class_is_decided_and_has_a_place_in_the_dashboard_and_the_report(
     dashboard = json.loads((ROOT / "resources" / "streams.lvdash.json").read_text(encoding="utf-8"))
     queries = ["".join(each["queryLines"]) for each in dashboard["datasets"]]
     style = (REPORT / "assets" / "report.css").read_text(encoding="utf-8")
-    for name in CLASSES:
+    for name in silver.CLASSES:
         assert name in told, name
         assert f".{name} {{ background: var(--c-{name}); }}" in style, name
-    assert any(f"FOR class IN ({', '.join(CLASSES)})" in query for query in queries)
+    assert any(f"FOR class IN ({', '.join(silver.CLASSES)})" in query for query in queries)
 
 
 def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
@@ -137,12 +126,12 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
     stream = ("t", 0, None)
-    late = {**dict(zip(STREAM, stream, strict=True)), "epoch": 0, "class": LATE, "records": 1}
+    late = {**dict(zip(silver.STREAM, stream, strict=True)), "epoch": 0, "class": silver.LATE, "records": 1}
     spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
     found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
     records, out = planner.late_places(found, rules).num_rows, planner.rejects_of(found, 1, rules)
-    loads: dict[Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
-    loads[stream].add(Segment(stream, 0, LATE, None, 1, 2, 1, 2, 2))
+    loads: dict[silver.Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
+    loads[stream].add(Segment(stream, 0, silver.LATE, None, 1, 2, 1, 2, 2))
     [row] = ledger.rows(loads, Watermarks({}), {}, rules)
     assert records + sum(out["records"].to_pylist()) == 2, policy
     assert row["late_accepted"] == records, policy
@@ -158,7 +147,7 @@ def test_every_policy_for_late_records_has_an_outcome_that_the_ledger_counts() -
 
 def test_every_column_of_the_ledger_is_written() -> None:
     [row] = ledger.rows({("t", 0, None): ledger.StreamLoad(None)}, Watermarks({}), {}, Rules(Source("header", "seq")))
-    assert {*row, *ledger.SHARED} == set(LOADS.names)
+    assert {*row, *ledger.SHARED} == set(silver.LOADS.names)
 
 
 def test_every_module_of_commands_is_part_of_the_command_line() -> None:

@@ -1,7 +1,4 @@
-"""Pictures of the report of a real run, for docs: a broker, a stream with resent, late and unusable records, six loads.
-
-`python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png`.
-"""
+"""`python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png` from a real run."""
 
 import sys
 import tempfile
@@ -12,31 +9,23 @@ from tests.support.browser import Opened, open_browser
 from tests.support.kafka import send_outgoing
 from tests.support.small_config import write_config
 from tidemark.commands import main
+from tidemark.extras.demo import producer
 from tidemark.extras.demo.broker import LocalBroker, create_topic
-from tidemark.extras.demo.producer import (
-    EVENTS_HEADER,
-    EVENTS_PARTITIONS,
-    EVENTS_SCHEMA,
-    EVENTS_TOPIC,
-    Outgoing,
-    events,
-    plan_events,
-)
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 RECORDS, LOADS, HELD_BACK = 120_000, 6, 40
 CONFIG = {
-    "pipeline": EVENTS_TOPIC,
-    "sequence": {"header": EVENTS_HEADER},
-    "value": {"format": "json", "schema": EVENTS_SCHEMA},
+    "pipeline": producer.EVENTS_TOPIC,
+    "sequence": {"header": producer.EVENTS_HEADER},
+    "value": {"format": "json", "schema": producer.EVENTS_SCHEMA},
     "policies": {"contiguous": True},
     "gate": {"budgets": {"duplicate_share": {"warn": 0.1}}},
 }
 
 
-def parts() -> Iterator[list[Outgoing]]:
+def parts() -> Iterator[list[producer.Outgoing]]:
     """What is sent before each load, and after the last one. In each, some records are overtaken by those after them."""
-    sent = list(events(plan_events(RECORDS)))
+    sent = list(producer.events(producer.plan_events(RECORDS)))
     size = len(sent) // (LOADS + 1)
     for first in range(0, size * (LOADS + 1), size):
         part = sent[first : first + size]
@@ -46,11 +35,11 @@ def parts() -> Iterator[list[Outgoing]]:
 def run_and_report(folder: Path) -> Path:
     file = folder / "report.html"
     with LocalBroker() as broker:
-        create_topic(broker.bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
-        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [EVENTS_TOPIC]}
+        create_topic(broker.bootstrap_servers, producer.EVENTS_TOPIC, producer.EVENTS_PARTITIONS)
+        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [producer.EVENTS_TOPIC]}
         config = str(write_config(folder, root=str(folder / "lakehouse"), kafka=kafka, **CONFIG))
         for number, part in enumerate(parts()):
-            send_outgoing(broker.bootstrap_servers, EVENTS_TOPIC, part)
+            send_outgoing(broker.bootstrap_servers, producer.EVENTS_TOPIC, part)
             if number < LOADS and main(["run", "--config", config]):
                 sys.exit("The run failed.")
         if main(["report", "--config", config, "-o", str(file)]):

@@ -1,7 +1,4 @@
-"""`make cdc`: Debezium's connector over a PostgreSQL of this machine, killed in transactions, and all that it sent.
-
-Writes `postgres.jsonl.gz`, the records in the order in which they came to Kafka, and `postgres.json`, the tables at the end.
-"""
+"""`make cdc` records Debezium, killed in transactions: its records (`postgres.jsonl.gz`), and the tables (`postgres.json`)."""
 
 import contextlib
 import gzip

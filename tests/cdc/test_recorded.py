@@ -1,7 +1,4 @@
-"""Debezium's streams through the pipeline: the recording of a PostgreSQL, and documented ones of MySQL and SQL Server.
-
-`make cdc` records PostgreSQL again.
-"""
+"""Debezium's streams through the pipeline: PostgreSQL as `make cdc` recorded it; MySQL and SQL Server as documented."""
 
 import gzip
 import itertools

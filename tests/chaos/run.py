@@ -1,7 +1,4 @@
-"""`make chaos`: the article's experiment again, Silver's result, and the page about it, `docs/chaos.md`.
-
-A run sends 150,000 numbers to its topic; near the 50,000th a fault strikes the leader. An interrupted sitting continues.
-"""
+"""`make chaos` repeats the article's experiment with Silver and writes `docs/chaos.md`. An interrupted sitting continues."""
 
 import argparse
 import shutil

@@ -1,13 +1,14 @@
 """Many runs' topics through one pipeline: Bronze, Silver, the gate and Gold are compared with the topics."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
 
 from bench.loads import Silent
 from lakehouse.errors import GateFailedError
@@ -15,28 +16,21 @@ from lakehouse.settings.pipeline import Settings
 from lakehouse.table import GATE_RESULTS, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines import arrival_order, medallion
 from pipelines.job import Job
-from silver.audit.arrival_order import diagnose
+from silver.audit.arrival_order import Order, diagnose
 from tests.chaos.results import NONE
 from tests.support.published import Jumps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-    from pyspark.sql import SparkSession
-
-    from silver.audit.arrival_order import Order
     from tests.chaos.lab import Log
 
-    Numbers = Mapping[str, Mapping[str, str]]
-
+Numbers = Mapping[str, Mapping[str, str]]
 BY_VALUE: Numbers = {"sequence": {"value": "utf8"}}
 BY_KIT: Numbers = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "sequence": {"header": "seq"}}
 """The headers that the producer kit writes."""
 
 
 def outcomes(
-    spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, numbers: Numbers
+    spark: SparkSession, servers: str, logs: Mapping[str, "Log"], folder: Path, numbers: Numbers
 ) -> dict[str, dict[str, Any]]:
     """Take all topics through the pipeline, under each policy for late records: the columns of each topic's row."""
 
@@ -69,7 +63,7 @@ def outcomes(
     return {topic: {**columns, "Wrong": "; ".join(columns["Wrong"] + wrong)} for topic, columns in found.items()}
 
 
-def _strict_gate_faults(strict: Job, logs: Mapping[str, Log]) -> list[str]:
+def _strict_gate_faults(strict: Job, logs: Mapping[str, "Log"]) -> list[str]:
     with contextlib.suppress(GateFailedError):
         medallion.run(strict, "gate")
     rows = strict.spark.read.table(strict.new_run().table(GATE_RESULTS).sql).collect()
@@ -86,7 +80,7 @@ def _strict_gate_faults(strict: Job, logs: Mapping[str, Log]) -> list[str]:
     return [f"the gate says {name} {observed.get(name)}" for name, each in expected.items() if observed.get(name) != each]
 
 
-def _compare_order(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[str, Any]]) -> None:
+def _compare_order(job: Job, logs: Mapping[str, "Log"], found: Mapping[str, dict[str, Any]]) -> None:
     read = arrival_order.orders(job.spark, job.new_run(), job.settings)
     orders = {layer: {order.stream[0]: order for order in own} for layer, own in read.items()}
     for topic, log in logs.items():
@@ -104,7 +98,7 @@ def _jumps(order: Order) -> Jumps:
     return Jumps(order.duplicates, order.count("DJF"), order.count("DJB"), order.count("JF"), order.count("JB"))
 
 
-def _compare_tables(job: Job, logs: Mapping[str, Log], found: Mapping[str, dict[str, Any]], *, is_accepting: bool) -> None:
+def _compare_tables(job: Job, logs: Mapping[str, "Log"], found: Mapping[str, dict[str, Any]], *, is_accepting: bool) -> None:
     run, none = job.new_run(), np.empty((0, 3))
     silver = _by_topic(job.spark, run.table(SILVER_RECORDS).sql)
     gold = _by_topic(job.spark, run.table(GOLD_RECORDS).sql) if is_accepting else silver

@@ -1,7 +1,4 @@
-"""The documents of the repository's root as pages of the site, and links that hold in both.
-
-A link leads, on the site, to its page or file there. What only the repository has (code, a test) is a name without a link.
-"""
+"""Put the root's documents on the site with working links. A link to a file that only the repository has becomes a name."""
 
 import posixpath
 import re

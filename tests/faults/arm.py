@@ -54,10 +54,7 @@ class Arm:
         return self.struck.total()
 
     def strike(self, pool: Pool, *, is_double: bool) -> None:
-        """Try to kill a process, or two at once: in a run of all stages, or in one stage as a job of its own.
-
-        When the one of two with the lock dies, the other takes over at once, and may die too.
-        """
+        """Try to kill one or two processes, in all stages or in one. If the one with the lock dies, the other takes over."""
         kills = [self._draw(is_double=is_double)]
         if is_double:
             is_struck_twice = self.source.random() < _STRUCK_TWICE_SHARE

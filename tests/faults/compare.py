@@ -7,18 +7,10 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from lakehouse import table
 from lakehouse.contracts.silver import KEPT
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    GOLD_LATEST,
-    GOLD_RECORDS,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
 from tests.support.reference import Reference, Seen
 from tests.support.topics import records_of
 from tidemark.extras.demo.producer import EVENTS_HEADER
@@ -74,21 +66,23 @@ def compare(spark: SparkSession, run: Run, log: Sequence[Logged]) -> dict[str, d
         return ((*row, _hash(key, value)) for *row, key, value in found)
 
     # One producer a partition: a block of rejects has no holes.
-    blocks = rows(SILVER_REJECTS, "partition", "first_offset", "last_offset", "class")
+    blocks = rows(table.SILVER_REJECTS, "partition", "first_offset", "last_offset", "class")
     rejects = ((partition, offset, kind) for partition, first, last, kind in blocks for offset in range(first, last + 1))
     return {
-        BRONZE_RECORDS: _differences(bronze, records(BRONZE_RECORDS)),
-        SILVER_RECORDS: _differences(silver, records(SILVER_RECORDS, "sequence")),
-        SILVER_REJECTS: _differences(held, rejects),
-        SILVER_WATERMARKS: _differences(marks, rows(SILVER_WATERMARKS, "partition", "high_watermark", "last_offset")),
-        GOLD_RECORDS: _differences(silver, records(GOLD_RECORDS, "sequence")),
-        GOLD_LATEST: _differences(Counter(latest.items()), rows(GOLD_LATEST, "key", "offset")),
+        table.BRONZE_RECORDS: _differences(bronze, records(table.BRONZE_RECORDS)),
+        table.SILVER_RECORDS: _differences(silver, records(table.SILVER_RECORDS, "sequence")),
+        table.SILVER_REJECTS: _differences(held, rejects),
+        table.SILVER_WATERMARKS: _differences(
+            marks, rows(table.SILVER_WATERMARKS, "partition", "high_watermark", "last_offset")
+        ),
+        table.GOLD_RECORDS: _differences(silver, records(table.GOLD_RECORDS, "sequence")),
+        table.GOLD_LATEST: _differences(Counter(latest.items()), rows(table.GOLD_LATEST, "key", "offset")),
     }
 
 
 def classes(spark: SparkSession, run: Run) -> dict[str, int]:
     names = ("records", *KEPT[:1], "duplicate", "late", "collision", "invalid", "replay")
-    row = spark.read.table(run.table(SILVER_LOADS).sql).groupBy().sum(*names).collect()[0]
+    row = spark.read.table(run.table(table.SILVER_LOADS).sql).groupBy().sum(*names).collect()[0]
     return {name: row[f"sum({name})"] for name in names}
 
 

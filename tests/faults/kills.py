@@ -10,26 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lakehouse import table
 from lakehouse.delta.log_files import last_version
 from lakehouse.errors import AnotherWriterError
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    GATE_RESULTS,
-    GOLD_LATEST,
-    GOLD_RECORDS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-    SILVER_WATERMARKS,
-)
 from tests.faults.pool import Runner, StuckError
 from tests.support import strace
 
 STAGES = ("bronze", "silver", "gate", "gold")
 TABLES = (
-    *(BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS),
-    *(GATE_RESULTS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH),
+    *(table.BRONZE_RECORDS, table.SILVER_LOADS, table.SILVER_RECORDS, table.SILVER_REJECTS, table.SILVER_WATERMARKS),
+    *(table.GATE_RESULTS, table.GOLD_RECORDS, table.GOLD_LATEST, table.GOLD_STREAM_HEALTH),
 )
 
 _PACKAGES = ("bronze", "silver", "expectations", "gold")

@@ -27,10 +27,7 @@ class StuckError(Exception):
 
 
 class Runner:
-    """A process of the long run and its JVM, see `tests.faults.runner`. Its stderr goes to the log.
-
-    A mortal one is to die soon, so that compiling does not pay. `prefix` is a command that starts it.
-    """
+    """A process of the long run (`tests.faults.runner`), started by `prefix`. A mortal one dies too soon to compile much."""
 
     def __init__(
         self,
@@ -96,11 +93,7 @@ class Runner:
         self.jvm = self.wait_for("ready")["jvm"]
 
     def go(self, **order: str | bool | list[str] | None) -> None:
-        """Start a run.
-
-        `crash_at` and `stop_at` are the points at which it dies or pauses. With `waits` it starts as soon as
-        another run has ended, instead of giving up. The rest is of the run, which is locked by default.
-        """
+        """Start a run that dies at `crash_at` or pauses at `stop_at`. With `waits` it starts when another run has ended."""
         self.stage, self.is_used = None, True
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")

@@ -1,8 +1,4 @@
-"""A process of the long run: opens its session, says that it is ready, and runs the pipeline whenever it is told to.
-
-Orders come as lines of JSON on stdin, everything that happens goes as lines of JSON to what was stdout. Runs as
-`python -m tests.faults.runner CONFIG [without_fences]`; the harness (`tests.faults.pool`) kills it.
-"""
+"""`python -m tests.faults.runner CONFIG [without_fences]` runs the pipeline on order. Orders and events are lines of JSON."""
 
 import json
 import os

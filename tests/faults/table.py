@@ -1,7 +1,5 @@
 """What the crash table is made of: runs that die, the tables that they leave, and the runs over these."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -102,7 +100,7 @@ class Lake:
         self.publish()
         return done
 
-    def left_at(self, point: str, act: Act) -> Lake:
+    def left_at(self, point: str, act: "Act") -> "Lake":
         left = replace(self, folder=self.folder.parent / point / self.folder.name)
 
         def die(name: str) -> None:
@@ -162,10 +160,7 @@ def restored(to: int) -> Act:
 
 
 class Row(NamedTuple):
-    """A crash point: its name, and what is left where a run died, see `Group.watched`.
-
-    What happens before the next run; what dies, if not the group's act; the stage, where a process of its own gets SIGKILL.
-    """
+    """A crash point, what a run leaves there (`Group.watched`), and the stage whose process gets SIGKILL."""
 
     point: str
     left: tuple[list[Any], ...]

@@ -1,10 +1,5 @@
-"""One crash table: each protocol dies at each of its crash points, and the next run goes on with what was begun.
-
-The first run of a group dies at the first point, the next run at the second point, and so on; the last run finishes. A row says
-what the tables hold where a run died. The next run works on a copy of the files that was made at the point: that is what a
-killed process leaves. In each protocol one process does get SIGKILL. `tests/model` has the interleavings, and
-`make faults` random moments.
-"""
+"""Each protocol dies at each of its crash points in turn. The next run works on a copy of the files, as a kill leaves them.
+One process of each protocol gets SIGKILL. `tests/model` has the interleavings, and `make faults` random moments."""
 
 import fnmatch
 import shutil

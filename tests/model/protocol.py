@@ -1,8 +1,5 @@
-"""The protocol of a load as steps over the tables of the model. Methods carry the names of the code's functions.
-
-A step reads one table, or commits to one table. Between any two, other runners go on, a process dies, Bronze grows or a table
-is put back. A run may follow another at any time. Where Delta skips a write it may also report a conflict: both are allowed.
-"""
+"""A load as steps over the tables of the model, with the names of the code's functions. A step reads or commits to one table.
+Anything may happen between two steps. Where Delta skips a write it may also report a conflict: both are allowed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,10 +111,7 @@ def marks_contradict(found: Found) -> bool:
 
 
 def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
-    """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
-
-    As in `ledger.stream_loads`, a partition that the range does not touch is not compared.
-    """
+    """As `silver.load.planner.plan_range`. It does not compare a partition that the range does not touch."""
     bronze = dict(enumerate(world.bronze[: pinned.to], start=1))
     partition_of = {number: version.partition for number, version in bronze.items()}
     versions = [number for number, partition in partition_of.items() if number > found.marks[partition].last]

@@ -1,8 +1,5 @@
-"""A stream is retired and comes back, under runners that stand still before their MERGE: nothing is doubled, nothing hangs.
-
-A retirement takes the steps of a load in `tests.model.protocol`; what it adds is that a row of the watermarks may go. So this
-model has one stream, its partition's own row, the claims, and runners that MERGE a claim at any later time.
-"""
+"""A stream retires and comes back under runners that pause before their MERGE: nothing is doubled, nothing hangs.
+A retirement takes the steps of `tests.model.protocol`, and adds that a row of the watermarks may go."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

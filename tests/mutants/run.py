@@ -1,7 +1,4 @@
-"""`make mutants`: apply small faults to copies of the product, one at a time, and expect its tests to fail.
-
-`tests/mutants/mutants.toml` has each fault: a text that occurs once in its file, its replacement, and the tests to catch it.
-"""
+"""`make mutants` applies each fault of `tests/mutants/mutants.toml` to a copy of the product, and expects its tests to fail."""
 
 import argparse
 import os

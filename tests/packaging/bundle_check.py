@@ -1,7 +1,4 @@
-"""Validates and plans the Databricks bundle for both targets, by the platform's own command line: `make bundle-check`.
-
-The command line is built once from its Go module into the cache folder. The workspace is a stand-in on loopback, and empty.
-"""
+"""`make bundle-check` validates and plans the Databricks bundle by the platform's CLI, with an empty stand-in workspace."""
 
 import os
 import shutil

@@ -43,10 +43,7 @@ def of(producer: str, *sequences: int, places: dict[bytes, int], epoch: int = 0,
 def copy(
     source: str, target: str, topic: str, partition_of: dict[bytes, int], *, first: int = 0, end: int | None = None
 ) -> int:
-    """Copy a topic's records, unchanged and in their order, each to the partition of its key. How many were copied.
-
-    Where the copier is killed, it stops before the record `end`; where it goes on from its last commit, it starts at `first`.
-    """
+    """Copy records from `first` to before `end`, each to the partition of its key, and count them."""
     found = records_of(source, topic)[first:end]
     sent = (Sent(each.value, each.key, each.headers, partition_of[each.key or b""], each.timestamp) for each in found)
     send(target, topic, sent)

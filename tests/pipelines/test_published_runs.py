@@ -1,11 +1,5 @@
-"""The published runs as one topic, a partition each, through one load: what was read is told, and what is kept is exact.
-
-The numbers, and what cannot be rebuilt: `tests/support/published.py`. A partition starts three numbers below the lowest one of
-its jumps, and ends with a thousand numbers after the last landing. So the blocks of Kafka and the short ones of Pulsar come
-again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
-
-Timestamps distinguish a block that the client sent again by itself from one that an application sent again.
-"""
+"""The published runs (`tests/support/published.py`), a partition each, through one load. Long blocks of Pulsar repeat only a
+thousand numbers; `tests/silver/audit/test_arrival_order.py` has them whole. Timestamps distinguish who sent a block again."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -7,22 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+import tidemark_producer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tidemark_producer import (
-    Counter,
-    Exhausted,
-    FileStore,
-    Given,
-    InUse,
-    Numbers,
-    OutOfOrder,
-    Position,
-    SqlStore,
-    StateLost,
-    Store,
-    UnsafeSetting,
-)
+from tidemark_producer import Counter, Exhausted, FileStore, Given, InUse, Numbers, Position, SqlStore, StateLost, Store
 
 from tests.support.examples import examples
 from tests.support.producing import in_row, kill, start
@@ -144,7 +132,7 @@ def test_an_empty_store_is_lost_unless_it_may_be_empty_or_kafka_was_asked() -> N
 
 
 def test_without_a_store_kafka_has_to_shut_out_older_senders() -> None:
-    with pytest.raises(UnsafeSetting, match="transactional"):
+    with pytest.raises(tidemark_producer.UnsafeSetting, match="transactional"):
         Counter(after={0: Position(1, 5)}).open("shop", is_alone=False)
     alone = Counter(after={0: Position(1, 5), 1: Position(1, 7)})
     alone.open("shop", is_alone=True)
@@ -191,7 +179,7 @@ def test_given_numbers_are_taken_if_and_only_if_they_rise(sequences: list[int]) 
             assert next_of(numbers, sequence) == (4, sequence)
             highest = sequence
         else:
-            with pytest.raises(OutOfOrder):
+            with pytest.raises(tidemark_producer.OutOfOrder):
                 next_of(numbers, sequence)
 
 

@@ -14,21 +14,7 @@ import tidemark_producer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from tidemark_producer import (
-    Counter,
-    Exhausted,
-    FileStore,
-    Given,
-    Headers,
-    InUse,
-    OutOfOrder,
-    Position,
-    Sender,
-    Sent,
-    StateLost,
-    Stopped,
-    UnsafeSetting,
-)
+from tidemark_producer import Counter, FileStore, Given, InUse, OutOfOrder, Position, Sender, Sent, Stopped
 
 from tests.support.producing import Kit, start
 from tests.support.topics import twice_or_falling
@@ -77,7 +63,7 @@ def test_a_record_arrives_with_its_headers_and_its_future_names_its_place(kit: K
 def test_headers_and_producers_have_names_that_a_reader_can_read(tmp_path: Path) -> None:
     for headers in (("", "epoch", "seq"), ("n", "n", "seq"), (None, "x", "x")):
         with pytest.raises(ValueError, match="Headers"):
-            Headers(*headers)
+            tidemark_producer.Headers(*headers)
     for name in ("", "x" * 1_025, "\ud800"):
         with pytest.raises(ValueError, match=r"name has 1 to|surrogates"):
             Sender(NOWHERE, name, counting(tmp_path))
@@ -131,7 +117,7 @@ def test_a_given_number_rises_and_needs_a_partition_that_a_resend_would_choose_a
             sender.send(name, b"v", sequence=1)
         assert sender.send(name, b"v", b"", sequence=5).result(SECONDS).sequence == 5
         sender.send(name, b"v", b"k", partition=1, sequence=LAST)
-        for sequence, error in ((LAST, OutOfOrder), (5, OutOfOrder), (-1, OutOfOrder), (LAST + 1, Exhausted)):
+        for sequence, error in ((LAST, OutOfOrder), (5, OutOfOrder), (-1, OutOfOrder), (LAST + 1, tidemark_producer.Exhausted)):
             with pytest.raises(error):
                 sender.send(name, b"v", b"k", sequence=sequence)
     assert sorted(kit.positions(name)) == [(3, 5), (3, LAST)]
@@ -337,9 +323,9 @@ def test_a_second_sender_of_a_name_is_refused_and_the_first_goes_on(kit: Kit) ->
                 Sender(kit.config, "shop-2", shared)
             another.send(name, b"v", b"k").result(SECONDS)
         sender.send(name, b"v", b"k").result(SECONDS)
-    with pytest.raises(StateLost):
+    with pytest.raises(tidemark_producer.StateLost):
         kit.sender(Counter(FileStore(kit.folder / "new")))
-    with pytest.raises(UnsafeSetting):
+    with pytest.raises(tidemark_producer.UnsafeSetting):
         kit.sender(settings={"acks": 1})
     with pytest.raises(KafkaException):
         kit.sender(settings={"no.such": 1})

@@ -75,12 +75,8 @@ def written(folder: Path, config: Mapping[str, Any]) -> Scenario:
 
 
 def build(servers: str, folder: Path) -> Scenario:
-    """Run the pipeline over the corpus, from an empty folder to a state in which each command has something to say.
-
-    Loads 1 and 4 are of records, 2 releases a late record, 3 erases a key; these are published, the last two after a person
-    released the gate run that had failed. Load 5 waits behind a gate run that failed. Bronze holds a load more, at which the
-    breaker opens.
-    """
+    """Publish four loads: records, a release, an erasure, records. A person released the failed gate run of the last two.
+    Load 5 waits behind a failed gate run. Bronze holds a load more, at which the breaker opens."""
     create_topic(servers, TEXTS, 1, {"max.message.bytes": "8000000"})
     create_topic(servers, ORDERS, 1)
     config = small_config(

@@ -12,20 +12,8 @@ from pyspark.sql import SparkSession
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.docs import command_lines
 from tests.docs.reference import leaves
-from tests.scenario.cases import (
-    BOTH,
-    JSON,
-    LOOKS,
-    NOT_HERE,
-    PARQUET,
-    TEXT,
-    WRITES,
-    WRITES_ELSEWHERE,
-    Look,
-    as_json,
-    differences,
-    without_varying,
-)
+from tests.scenario import cases
+from tests.scenario.cases import BOTH, JSON, LOOKS, PARQUET, TEXT, WRITES, Look
 from tests.scenario.conftest import Said
 from tests.scenario.corpus import FORGED
 from tests.scenario.lakehouse import Scenario
@@ -48,8 +36,8 @@ READERS = [look for look in LOOKS if look.is_reader and look.command != "sql" an
 def test_every_command_and_format_of_the_application_has_a_case() -> None:
     known = dict(leaves(typer.main.get_command(commands.app)))
     looks = {look.command for look in LOOKS}
-    writes = {*WRITES, *WRITES_ELSEWHERE}
-    assert looks | writes | NOT_HERE.keys() == known.keys()
+    writes = {*WRITES, *cases.WRITES_ELSEWHERE}
+    assert looks | writes | cases.NOT_HERE.keys() == known.keys()
     dry = {name for name, command in known.items() if any("--dry-run" in option.opts for option in command.params)}
     assert {look.command for look in LOOKS if "--dry-run" in look.words} == dry
     formats = {"sql": get_args(Format), "order": get_args(OrderFormat)}
@@ -92,12 +80,12 @@ def compared(
     def compare(look: Look, form: str) -> None:
         said = looked(scenario, look, form)
         if form == JSON and look.is_reader:
-            said_before[look] = without_varying(said.json)
+            said_before[look] = cases.without_varying(said.json)
         if form == JSON and look.answer is not None:
             mine = spark.newSession()
             mine.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-            answer = as_json(look.answer(scenario.config, mine), is_whole=look.is_whole)
-            assert list(differences(said.json, answer)) == []
+            answer = cases.as_json(look.answer(scenario.config, mine), is_whole=look.is_whole)
+            assert list(cases.differences(said.json, answer)) == []
             assert mine.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
 
     return compare
@@ -109,7 +97,7 @@ def plain(scenario: Scenario, looked: Callable[..., Said], said_before: dict[Loo
 
     def look_at(look: Look) -> Any:
         if look not in said_before:
-            said_before[look] = without_varying(looked(scenario, look, JSON).json)
+            said_before[look] = cases.without_varying(looked(scenario, look, JSON).json)
         return said_before[look]
 
     return look_at
@@ -122,7 +110,7 @@ def same_as_plain(looked: Callable[..., Said], plain: Callable[[Look], Any]) -> 
     def compare(of: Scenario, look: Look, form: str) -> None:
         said = looked(of, look, form)
         if look.is_reader:
-            assert without_varying(said.json) == plain(look)
+            assert cases.without_varying(said.json) == plain(look)
 
     return compare
 
@@ -161,7 +149,7 @@ def test_a_reader_says_the_same_through_a_spark_session(
 ) -> None:
     without = plain(look)
     monkeypatch.setattr(Lakehouse, "is_in_files", False)
-    assert without_varying(looked(scenario, look, JSON).json) == without
+    assert cases.without_varying(looked(scenario, look, JSON).json) == without
     assert spark.sql("SHOW TABLES").where("isTemporary").collect() == []
 
 

@@ -43,10 +43,7 @@ SEQ = Sources(Source("header", "seq"))
 
 
 def put(spark: SparkSession, run: Run, records: Iterable[Record], sources: Sources | None = SEQ) -> None:
-    """Append records to bronze_records in one commit, as one micro-batch of Bronze does.
-
-    By default by the sources of the smallest config: a test with other rules has its records read from their bytes.
-    """
+    """Append records in one commit, as a micro-batch of Bronze does; by default by the sources of the smallest config."""
     put_read(spark, run, [(records, sources)])
 
 

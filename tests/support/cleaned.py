@@ -13,10 +13,7 @@ _SECONDS = 60 * 24 * 3600  # twice what Delta keeps a log for, where nothing els
 
 
 def clean(spark: SparkSession, run: Run, *names: str) -> dict[str, int]:
-    """Age the logs of tables, by default of all, and have Delta write a checkpoint of each, after which it cleans the log.
-
-    The answer is the first version of each table whose commit its log still has: the latest.
-    """
+    """Age and clean the logs of tables by a checkpoint of each; the latest of the first versions that the logs still have."""
     root = Path(str(run.lakehouse.root))
     there = sorted(path.name for path in root.iterdir() if (path / "_delta_log").is_dir())
     return {name: _clean(spark, root / name) for name in names or there}

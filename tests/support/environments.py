@@ -1,7 +1,4 @@
-"""Python environments in the cache folder, for programs whose requirements cannot be installed with ours.
-
-Only their `python` may be started: their scripts name the place where they were made.
-"""
+"""Python environments in the cache folder, for requirements that conflict with ours. Start only their `python`."""
 
 import subprocess
 import sys

@@ -12,10 +12,7 @@ _ELSEWHERE = "elsewhere"  # the section of what `make test-all` leaves to `make 
 
 
 def examples(few: int, many: int) -> int:
-    """`many` where the whole of the tests is asked for (TESTS=all, as `make test-all` sets it), else `few`.
-
-    Two at least: the first example of hypothesis is always the simplest, which may be nothing but empty lists.
-    """
+    """`many` if TESTS=all (`make test-all`), else `few`, at least two: the first example of hypothesis is the simplest."""
     assert few >= 2
     return many if _IS_WHOLE else few
 

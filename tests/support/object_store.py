@@ -1,7 +1,4 @@
-"""Real object stores on this machine, and a proxy that interferes with single requests.
-
-SeaweedFS for S3 is a Python package; the stores of Azure's and Google's protocols are programs in the cache folder.
-"""
+"""Real object stores on this machine, and a proxy that interferes with single requests."""
 
 import contextlib
 import http.client
@@ -176,10 +173,7 @@ def reached_by(bucket: str, given: S3Storage) -> dict[str, str]:
 
 @contextlib.contextmanager
 def azurite(folder: Path) -> Iterator[tuple[AzureStorage, str]]:
-    """Microsoft's Azurite, a program for Node, with an empty container: how it is reached, and the container's URI.
-
-    It knows blobs and no Data Lake: an account without a hierarchical namespace. It speaks no TLS, hence `abfs`.
-    """
+    """Azurite with an empty container: its options and URI. It has no hierarchical namespace and no TLS, hence `abfs`."""
 
     def fetch(work: Path) -> Path:
         command = ["npm", "install", "--prefix", str(work / "azurite"), "--no-audit", "--no-fund", "--ignore-scripts"]
@@ -210,10 +204,7 @@ def _make_container(address: str) -> None:
 
 @contextlib.contextmanager
 def fake_gcs(folder: Path) -> Iterator[tuple[GoogleStorage, str]]:
-    """The program fake-gcs-server, in Go, with an empty bucket: how it is reached, and the bucket's URI.
-
-    It keeps the conditions that Google's store keeps.
-    """
+    """fake-gcs-server with an empty bucket: its options and URI. It keeps the conditions that Google's store keeps."""
 
     def build(work: Path) -> Path:
         environ = {**os.environ, "GOBIN": str(work), "GOFLAGS": "-modcacherw", "GOPATH": str(work / "go")}

@@ -1,8 +1,4 @@
-"""Where the tables of a test are: in a folder, in S3, in Azure, in Google's store, or in a Hive Metastore.
-
-A test process has one session, and a session one catalog: TESTS_PLACE names it. Without it tables are in folders, and those of
-tests that are marked `everywhere` in a folder and in S3.
-"""
+"""Where tables are: in the place that TESTS_PLACE names, else in a folder, and for tests marked `everywhere` also in S3."""
 
 import contextlib
 import hashlib

@@ -86,10 +86,7 @@ def start(program: str | Path, *arguments: str, python: Path | None = None) -> s
 
 
 def kill(process: subprocess.Popen[str]) -> list[str]:
-    """Kill a program, and return the lines of its output that were not read, the last one only if it is whole.
-
-    It must have been running: what ends by itself has failed.
-    """
+    """Kill a running program, and return the lines of its output that were not read, the last one only if it is whole."""
     assert process.stdout is not None
     assert process.stderr is not None
     process.send_signal(signal.SIGKILL)

@@ -1,7 +1,4 @@
-"""A real broker as companies run them: TLS, logins, and rights that are given one by one.
-
-Its own clients log in by SCRAM-SHA-512. Java clients may also do so by OAUTHBEARER.
-"""
+"""A broker with TLS, logins by SCRAM-SHA-512 (Java clients also by OAUTHBEARER), and rights that are given one by one."""
 
 import contextlib
 import subprocess

@@ -55,10 +55,7 @@ def listening(handler: type[Handler], context: ssl.SSLContext | None = None, **a
 def served(
     command: Sequence[str], folder: Path, first: Callable[[], object], *, env: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Run a server that keeps all it has, its log too, in a folder that goes with it.
-
-    `first` is asked of it again and again until it raises no OSError. If that takes too long, it is a TimeoutError.
-    """
+    """Run a server in a folder that goes with it, and call `first` until it raises no OSError; too long is a TimeoutError."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=env)

@@ -115,11 +115,8 @@ def _running(command: list[str], folder: Path, port: int) -> contextlib.Abstract
 
 @contextlib.contextmanager
 def metastore(folder: Path, storage: Storage | None = None) -> Iterator[str]:
-    """A metastore with a database in memory, whose schemas lie in a folder unless they say otherwise; its address.
-
-    Its own `main` listens on every address of the machine. So its handler is served from here, on one. It makes a folder
-    for each schema, so where those lie in a store, it has to reach that.
-    """
+    """A metastore with a database in memory; its address. Its `main` listens on every address, so its handler is served here.
+    It makes a folder for each schema, so it must reach the store where a schema lies."""
     folder.mkdir(parents=True, exist_ok=True)
     logging = folder / "log4j2.properties"
     logging.write_text("rootLogger.level = off\n", encoding="utf-8")

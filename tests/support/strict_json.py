@@ -30,11 +30,8 @@ class _Object(dict[str, Any]):
 
 
 def read(value: bytes, kind: str) -> set[Any]:
-    """What may become of a value under the schema `v KIND`: the values of field `v`, or the reason why it is undecodable.
-
-    More than one where a value may be refused that could be held: a DECIMAL with an exponent or of more than 38 digits, a key
-    that occurs twice, a STRING in a text with -0.
-    """
+    """The values that field `v` may become under the schema `v KIND`, or the reason why it is undecodable. More than one for a
+    DECIMAL with an exponent or of more than 38 digits, a key that occurs twice, and a STRING in a text with -0."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,4 @@
-"""A lakehouse that version 0.1 wrote is read as it is, continued, verified, rebuilt and restored.
-
-`make_0_1.py.txt` made it, with commit c6cf1be: two streams, three loads (one is a release) and an erasure, all published.
-"""
+"""A lakehouse of version 0.1 (c6cf1be, `make_0_1.py.txt`) is read, continued, verified, rebuilt and restored."""
 
 import tarfile
 from collections.abc import Callable, Sequence

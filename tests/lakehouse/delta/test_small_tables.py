@@ -1,7 +1,5 @@
 """Rows read without Spark are those that Spark reads, from the files that may hold them, and never too many."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -45,7 +43,7 @@ def few(*given: Any, **named: Any) -> pa.Table:
 
 @settings(max_examples=examples(10, 100))
 @given(files=_files, boxes=_boxes)
-def test_rows_are_found_in_boxes_and_outside(files: list[list[tuple[str, int, int]]], boxes: list[small_tables.Box]) -> None:
+def test_rows_are_found_in_boxes_and_outside(files: list[list[tuple[str, int, int]]], boxes: list["small_tables.Box"]) -> None:
     with tempfile.TemporaryDirectory() as root:
         for rows in files:
             write_rows(Path(root), BRONZE, [dict(zip(PLACE, row, strict=True)) for row in rows])

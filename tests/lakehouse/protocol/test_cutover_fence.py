@@ -171,10 +171,7 @@ def test_what_passed_the_gate_before_a_restore_is_not_published_by_who_wakes(spa
 
 
 def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSession, run: Run, tmp_path: Path) -> None:
-    """What the fence relies on, of Delta: a changed property ends a MERGE that has begun, a known number an append.
-
-    A property that somebody else changed ends no append: it is tried again.
-    """
+    """A changed property ends a MERGE that has begun, but Delta tries an append again; a known number ends an append."""
     rejects = run.table("silver_rejects")
     found: dict[str, str] = {}
     rows = frames.of_contract(spark, [{"class": "late"}], REJECTS)

@@ -26,10 +26,7 @@ from tidemark.commands.recovery import write_verified
 
 
 def sound(spark: SparkSession, run: Run) -> None:
-    """Every class but jump and fenced, a release, a discard and replays, in five loads; all but the last are published.
-
-    One replay is of a record within a block of duplicates.
-    """
+    """Every class but jump and fenced, a release, a discard and replays in five loads; all but the last are published."""
     # A duplicate, a late record, a collision and an invalid one.
     sent = [(0, 1), (1, 2), (2, 3), (3, 2), (4, 6), (5, 4), (7, 7)]
     odd = [message(6, 3, value=b"another"), replace(message(8, 0), headers=(("seq", b"x"),))]

@@ -1,7 +1,4 @@
-"""Any bytes, for every type of a payload: a payload or a reason, never an error; drawn JSON as a strict reader takes it.
-
-A Spark job for each record would be too dear: an example is a batch of records, and the records are what is counted.
-"""
+"""Any bytes as any type: a payload or a reason, never an error; JSON as a strict reader takes it. An example is a batch."""
 
 import random
 from typing import Any

@@ -1,8 +1,4 @@
-"""Broken set-ups as a table: for each, `tidemark check` names what the next run then refuses. It commits nothing.
-
-Lakehouses are made once: one at rest, and one whose loads wait for the gate and whose records wait in Bronze. Each set-up
-breaks the config, a copy of the files, or a topic. For each, new records wait in Kafka.
-"""
+"""Broken set-ups as a table: for each, `tidemark check` names what the next run then refuses. It commits nothing."""
 
 import json
 import shutil
