@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from bench.sitting import require
 from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bench.sitting import Sitting
 
 BARE_PROCESS = "its eight commits, bare, in another"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from pipelines.job import Job
 from tidemark.runner.loop import run_every
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bench.loads import Place
     from bench.sitting import Sitting
     from bench.topics import Topic

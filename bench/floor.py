@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from lakehouse.spark.session import open_session
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract

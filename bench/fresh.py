@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +33,6 @@ from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from subprocess import Popen
 
 _TOPIC = "fresh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from bench.sitting import require
 from bench.topics import PARTITIONS, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bench.peers.job import Answer
     from bench.sitting import Sitting
 

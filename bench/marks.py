@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from bench.streams import STREAMS_LOAD
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from bench.sitting import Measurement, Sitting
 
 MOST_COMMITS_TIMES = 1.5

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from lakehouse.spark.session import driver_memory, open_session
 from tidemark.extras.demo.broker import LocalBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
 OTHERS = "peers"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,6 @@ from silver.rules import Rules
 from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"

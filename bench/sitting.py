@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from bench.machine import QUIET_CORES, Usage, load_average, others_cores
 from bench.peers.sizes import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TypeVar
 
     Result = TypeVar("Result")

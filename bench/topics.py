@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import ceil
-from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
 from tests.support.kafka import send_outgoing
 from tidemark.extras.demo.broker import create_topic
 from tidemark.extras.demo.producer import Outgoing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HEADER = "seq"
 PARTITIONS = 8

@@ -7,6 +7,7 @@ table's commits, and within a commit that of the Kafka offsets of each partition
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from bench.sitting import WrongResultError
 from bench.topics import HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray

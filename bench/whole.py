@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, Lakehouse
 from pipelines import job, medallion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from bench.loads import Place

@@ -6,6 +6,7 @@ A Kafka timestamp is any 64-bit number; -1 means none. Every engine reads the ye
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from lakehouse.contracts.contract import ERASED_IN_BRONZE
 from lakehouse.extract.columns import extract, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.sources import Sources

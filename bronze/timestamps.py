@@ -15,6 +15,7 @@ a record; Silver accepts it once.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,8 +39,6 @@ from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from confluent_kafka import Consumer, Message
     from pyspark.sql import DataFrame, SparkSession
 

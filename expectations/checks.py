@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lakehouse.settings.gate import Budget, Gate, Measure, UserExpectation
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +26,6 @@ from lakehouse.errors import ConfigError, TidemarkError, headline
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from great_expectations.core import ExpectationValidationResult

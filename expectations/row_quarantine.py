@@ -6,6 +6,7 @@ Above `policies.max_quarantined_share` of a load, the expectation fails the load
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from lakehouse.spark import frames
 from lakehouse.table import GATE_RESULTS, GOLD_REJECTS, SILVER_LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,6 @@ from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from lakehouse.spark import session, storage_errors
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Report, SchemaRegistry

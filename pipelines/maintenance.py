@@ -7,6 +7,7 @@ still read. On a local root each step holds the root's lock, and a run waits for
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from expectations import gate
@@ -26,8 +27,6 @@ from pipelines.operate import requests
 from silver.state.request import RecordFilter, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run

@@ -7,6 +7,7 @@ restore and rebuild wait a minute for another run, then raise AnotherWriterError
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from pipelines.operate import accept_topic, erasure, requests
 from pipelines.verify import run as verifying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expectations import checks, gx
@@ -17,8 +18,6 @@ from lakehouse.errors import ConfigError
 from lakehouse.settings.extractor import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from lakehouse.settings.pipeline import Settings, UserExpectation
 
 _GX_PARSERS = ("great_expectations", "great_expectations__experimental__")

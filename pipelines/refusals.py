@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from pipelines import bronze_to_silver, kafka_to_bronze, silver_to_gold
 from pipelines.job import storage_errors_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakehouse.run.context import Run
     from pipelines.job import Job
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import REJECTS, STREAM, Stream
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 Range = tuple[int, int, int]
 """epoch, first and last sequence, inclusive"""

@@ -6,6 +6,7 @@ offset and not by load. Operators' requests are repeated between them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,8 +26,6 @@ from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules

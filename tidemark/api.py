@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.gold import UNMET
@@ -27,8 +28,6 @@ from tidemark.process.output import MAX_TABLE_ROWS
 from tidemark.process.requests import named_reason, to_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 

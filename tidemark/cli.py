@@ -5,11 +5,8 @@ They are here, and not in `jobs`, so that `tidemark` is loaded first: it finds o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main(argv: list[str] | None = None) -> int:

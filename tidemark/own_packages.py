@@ -6,12 +6,12 @@ Imports only the standard library, because it comes before any of ours.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 

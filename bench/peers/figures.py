@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from bench.markdown import table
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, PEERS, TIMED, TO_DELTA, TO_TOPIC, with_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from bench.peers.outcome import Outcome
     from bench.peers.registry import Peer
     from bench.truth import Counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as numbers
 from pathlib import Path
@@ -25,7 +26,6 @@ from lakehouse.table import BRONZE_RECORDS
 from tidemark.extras.demo.broker import create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
     from bench.peers.job import Answer

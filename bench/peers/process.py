@@ -5,12 +5,12 @@ from __future__ import annotations
 import queue
 import subprocess
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from bench.peers.job import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from bench.peers.spark_rows import bronze_of
 from lakehouse.spark.session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 RUNS: dict[str, Callable[[SparkSession, Job], Answer]] = {

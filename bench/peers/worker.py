@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from bench.peers.job import Answer, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Works(Protocol):

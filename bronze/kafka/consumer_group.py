@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -10,8 +11,6 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from bronze.kafka.metadata import LookError, client
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.settings.pipeline import Kafka
 
 _SECONDS = 10

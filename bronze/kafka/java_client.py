@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,8 +12,6 @@ from bronze.kafka.metadata import EARLIEST, LATEST, NO_ID, LookError, Seen
 from bronze.kafka.source import java_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from lakehouse.settings.pipeline import Kafka

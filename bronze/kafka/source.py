@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.settings.pipeline import Kafka
 
     Offsets = dict[str, dict[str, int]]

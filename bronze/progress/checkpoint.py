@@ -7,6 +7,7 @@ skips such a batch silently. If a checkpoint does not match the table, the query
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from pyspark.sql import SparkSession
 
     from bronze.kafka.source import Offsets

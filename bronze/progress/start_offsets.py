@@ -8,6 +8,7 @@ A table without its checkpoint is enough. A checkpoint without its table would s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -26,8 +27,6 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import SparkSession
 
     from bronze.kafka.metadata import Seen

@@ -8,6 +8,7 @@ so a topic that stays unreadable does not fail a query in each run.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +24,6 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
     from bronze.kafka.errors import Corrupt

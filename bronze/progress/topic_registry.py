@@ -5,6 +5,7 @@ It survives a lost checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
     from lakehouse.errors import SourceError

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import add
@@ -27,8 +28,6 @@ from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from lakehouse.contracts.silver import Stream

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -23,8 +24,6 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES, WIDTHS, Encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from lakehouse.extract.sources import Source, Sources

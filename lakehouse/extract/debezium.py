@@ -8,10 +8,8 @@ snapshot share a position: they have their Kafka offset as the last part. Reason
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 NO_POSITION = "no_position"
 NO_TOTAL_ORDER = "no_total_order"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from lakehouse.extract.written import at_path
 from lakehouse.settings.payload_schema import CORRUPT, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.written import Written

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -17,8 +18,6 @@ from lakehouse.extract.on_driver import HALF_PAIR, WHOLE_PAIR
 from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Column
 
 REPEATED = "repeated"

@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from lakehouse.extract.written import without_prefix
 from lakehouse.settings.extractor import IN_VALUE, WIDTHS, Encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lakehouse.extract.sources import Source
 
 MOST_BYTES = 1_024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import is_of_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame
 
 KIND = "_kind"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,8 +13,6 @@ from lakehouse.extract.written import Written
 from lakehouse.settings.extractor import Encoding, SourceForm  # noqa: TC001 -- pydantic reads the annotations at run time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from lakehouse.settings.pipeline import Extractor, Settings
 
 Way = TypeVar("Way")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -9,8 +10,6 @@ from lakehouse.settings import formats
 from lakehouse.settings.payload_schema import Field, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.settings.pipeline import ValueFormat

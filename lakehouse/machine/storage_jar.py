@@ -12,15 +12,13 @@ import io
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakehouse.errors import ToolError
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("ConditionalPut.java", "LocalFiles.java", "ProtobufToAvro.java"))
 LOG_STORE = "tidemark.storage.ConditionalLogStore"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,8 +21,6 @@ from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,8 +21,6 @@ from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import with_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from itertools import groupby
 from operator import or_
@@ -23,8 +24,6 @@ from silver.rules import Rules
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import Column, SparkSession
 
     from lakehouse.run.context import Run

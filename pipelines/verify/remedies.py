@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lakehouse.run.findings import Check, Violation, finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lakehouse.run.context import Run
 
 LOG_OUT = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -40,8 +41,6 @@ from silver.audit import ledger_checks
 from silver.rules import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run

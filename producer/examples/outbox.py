@@ -14,12 +14,10 @@ import argparse
 import contextlib
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tidemark_producer import Given, Sender
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TABLES = (
     "CREATE TABLE outbox (id {id}, sequence BIGINT UNIQUE, account TEXT, amount TEXT)",

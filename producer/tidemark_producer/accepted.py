@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tidemark_producer.records import GREATEST, Headers, Position, name_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from confluent_kafka import Message
 
 _PRODUCERS_OWN = (

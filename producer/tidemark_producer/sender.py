@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,6 @@ from tidemark_producer.records import Failure, Forked, Headers, InUse, Position,
 from tidemark_producer.settings import checked, drawn_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from confluent_kafka import Message

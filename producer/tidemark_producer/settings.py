@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tidemark_producer.records import UnsafeSetting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ENDLESS = 2**31 - 1
 _MOST_IN_FLIGHT = 5

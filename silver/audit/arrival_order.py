@@ -7,6 +7,7 @@ backward (JB) goes to a number not read before. A duplicate jump forward (DJF) o
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -18,8 +19,6 @@ from silver.decide.kernel import sort_keys
 from silver.model import BATCH, by_name, tuples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
 
 

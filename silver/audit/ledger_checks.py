@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,6 @@ from silver.state.request import SETTLED_AS
 from silver.suspects.known_records import KnownRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lakehouse.run.context import Run
     from silver.state.watermarks import Watermarks
 

@@ -9,9 +9,10 @@ changed record in 2^64 is missed. The join has few narrow rows. A column name st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,10 +20,6 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import RELEASED
 from lakehouse.spark import pruning
 from lakehouse.spark.bitmaps import WORD_BITS, bit, word
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 CONTENT = ("timestamp", "key", "value")
 

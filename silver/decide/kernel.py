@@ -10,6 +10,7 @@ maximum cannot decide it. A stream with a step above its topic's `max_jump` is t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +23,6 @@ from silver.columns import NONE, Flags, Numbers, before_of, codes, filled, lasts
 from silver.model import SEGMENT, SETTLED, tuples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
     from lakehouse.contracts.silver import Ordinal, Stream

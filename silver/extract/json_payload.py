@@ -16,20 +16,17 @@ the fields of structs under `payload` so, not those in arrays and maps.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.extract import json_strictness
 from lakehouse.settings.payload_schema import Field, Type, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_NTZ")
 _PARSED_AS = {"DECIMAL": "VARIANT", **dict.fromkeys(_MOMENTS, "VARIANT"), "DATE": "STRING", "TINYINT": "SMALLINT"}

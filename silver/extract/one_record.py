@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lakehouse.extract.sources import Source
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules

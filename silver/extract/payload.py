@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from silver.extract import json_payload
 from silver.extract.json_payload import Check, has_bounds, is_far_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from lakehouse.extract.written import Written
     from lakehouse.run.context import Run
     from silver.rules import Payload, Rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import reduce
 from itertools import islice
@@ -27,8 +28,6 @@ from silver.model import TopicLimits, tuples_of
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import pyarrow as pa
 
     from lakehouse.run.context import Run

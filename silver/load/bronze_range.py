@@ -5,6 +5,7 @@ The key columns are Arrow tables of stream, offset, epoch, sequence and problem.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -30,8 +31,6 @@ from silver.state.plan import BronzeRange, Partition
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lakehouse.run.context import Run
     from silver.rules import Rules
     from silver.state.ledger import Arrived

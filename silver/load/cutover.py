@@ -8,6 +8,7 @@ ledger, or overwrites records and rejects with the shadow's. The watermarks come
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ from silver.state.ledger import load_of, shared_columns, try_claim
 from silver.state.watermarks import Watermarks, last_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.run.context import Run
     from silver.rules import Rules
     from silver.state.request import Cutover, Request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -23,8 +24,6 @@ from silver.state.request import Cutover, Request
 from silver.state.tables import rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pyarrow as pa
 
     from lakehouse.run.context import Run

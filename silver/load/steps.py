@@ -6,6 +6,7 @@ cutover has other steps 4 to 6, see `cutover.apply_cutover`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,6 @@ from silver.state.request import SETTLED_AS
 from silver.state.tables import latest_bronze, merge_rows, records_contract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import pyarrow as pa
 
     from lakehouse.run.context import Run

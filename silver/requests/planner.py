@@ -11,6 +11,7 @@ the sequences that follow it must not be accepted twice. Silver already has the 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,6 @@ from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.moved import known_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
 

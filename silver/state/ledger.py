@@ -6,6 +6,7 @@ The claim is the write-ahead log: it is committed before anything else of the lo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -25,8 +26,6 @@ from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.model import Range, Segment, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules

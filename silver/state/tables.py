@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -20,8 +21,6 @@ from silver.extract.payload import decoded, require_decoders
 from silver.rules import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -27,8 +28,6 @@ from silver.model import NO_LIMITS, LoadLimits, tuples_of
 from silver.state.tables import merge_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
     from silver.rules import Rules

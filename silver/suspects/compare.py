@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,6 @@ import pyarrow.compute as pc
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, FENCED, LATE, STREAM
 from silver.columns import Flags, Numbers, codes, filled, lasts_of, row_codes, starts_of
 from silver.model import tuples_of
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
 
 KEY = (*STREAM, "epoch", "sequence")
 """The columns that identify a record: Silver holds each key once."""

@@ -8,6 +8,7 @@ are above that watermark.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -28,8 +29,6 @@ from silver.suspects.content_hash import content_sha256
 from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.contracts.silver import Ordinal, Stream

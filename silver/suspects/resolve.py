@@ -7,6 +7,7 @@ value. Rule: docs/rule.md. The driver gets them in batches of bounded size, as f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -27,8 +28,6 @@ from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from silver.decide.kernel import Decided
     from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords

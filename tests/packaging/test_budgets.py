@@ -11,18 +11,18 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 10_567,
-    "bronze": 2_495,
-    "silver": 6_478,
-    "expectations": 1_995,
-    "gold": 749,
-    "pipelines": 3_087,
-    "tidemark": 4_500,
-    "tidemark/extras": 6_302,
+    "lakehouse": 10_282,
+    "bronze": 2_484,
+    "silver": 5_937,
+    "expectations": 1_989,
+    "gold": 746,
+    "pipelines": 3_062,
+    "tidemark": 4_642,
+    "tidemark/extras": 6_116,
     "jobs": 123,
-    "producer": 1_428,
-    "tests": 31_970,
-    "bench": 4_538,
+    "producer": 1_421,
+    "tests": 31_886,
+    "bench": 4_693,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,7 +18,6 @@ from lakehouse.errors import TidemarkError, UsageError, headline
 from lakehouse.escape import part_of_error, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from pyspark.sql import SparkSession

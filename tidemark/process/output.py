@@ -9,6 +9,7 @@ import math
 import re
 import secrets
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -19,7 +20,6 @@ from lakehouse.errors import UsageError
 from lakehouse.escape import brief, csv_text, json_text, printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from lakehouse.contracts import views
 from lakehouse.table import TABLE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
     import pyarrow as pa

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import re
 import tempfile
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,8 +25,6 @@ from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, n
 from tidemark.readers.sql_guard import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from lakehouse.storage import Storage
     from lakehouse.table import Lakehouse, Table
 

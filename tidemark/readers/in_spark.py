@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -26,8 +27,6 @@ from tidemark.readers.database import FETCHED_ROWS, QueryResult, Rows, Tables, n
 from tidemark.readers.sql_guard import no_select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Lakehouse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bronze.kafka import metadata
@@ -11,8 +12,6 @@ from tidemark.process import output
 from tidemark.process.context import job_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import SparkSession
 
     from lakehouse.settings.pipeline import Kafka, Settings

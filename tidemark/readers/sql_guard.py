@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import duckdb
 
 from lakehouse.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 TABLE_FUNCTIONS = frozenset(
     {

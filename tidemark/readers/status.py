@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import UNREADABLE
@@ -15,8 +16,6 @@ from tidemark.readers import database as query
 from tidemark.readers import topics as topics_read
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from lakehouse.table import Lakehouse
     from tidemark.readers.database import Rows, Tables
 

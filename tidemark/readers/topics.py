@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.bronze import NEW, RECREATED, SAME
@@ -10,8 +11,6 @@ from tidemark.process import output
 from tidemark.readers import database as query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lakehouse.table import Lakehouse
 
     Row = dict[str, Any]

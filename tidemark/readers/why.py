@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from tidemark.readers import database as query
 from tidemark.readers import topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakehouse.table import Lakehouse
 
     Row = dict[str, Any]

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import AnotherWriterError, GateFailedError, TopicsSkippedError
@@ -14,7 +15,6 @@ from tidemark.runner.once import run_once
 from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from lakehouse.run.context import Report

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidemark.process.exit_codes import best_effort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pipelines.job import Job
 
 _MINUTE = 60

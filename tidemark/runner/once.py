@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from tidemark.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
 from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakehouse.settings.pipeline import Settings
     from pipelines.job import Job
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -24,7 +25,6 @@ from tidemark.extras.demo import broker_process
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping
     from types import TracebackType
 
 _TOPIC_SECONDS = 30

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE, java_executable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import BinaryIO
 
 HOST = "127.0.0.1"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,8 +22,6 @@ from lakehouse.errors import SourceError, UsageError
 from tidemark.extras.demo.broker import create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from confluent_kafka import KafkaError
 
 INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2

@@ -8,6 +8,7 @@ import shlex
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,6 @@ from tidemark.runner.once import run_once
 from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from concurrent.futures import Future
 
     from lakehouse.run.context import Report

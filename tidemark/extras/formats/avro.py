@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from tidemark.extras.formats import avro_schema
 from tidemark.extras.formats.avro_schema import AvroSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.extract.written import Written

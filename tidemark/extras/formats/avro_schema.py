@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -19,8 +20,6 @@ from lakehouse.settings.base import SettingError, from_config_folder
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type, is_avro_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import ValidationInfo
 
     from lakehouse.settings.pipeline import ValueFormat

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidemark.extras.formats.avro_schema import AvroSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidemark.extras.formats.avro_schema import Writer
 
 _MOST_WITHOUT_BYTES = 10  # parts of a value: with millions of them, a few bytes would take minutes

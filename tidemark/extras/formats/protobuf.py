@@ -5,6 +5,7 @@ Our function `ProtobufToAvro.java` converts a value to Avro of the wanted fields
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from tidemark.extras.formats import avro, protobuf_schema
 from tidemark.extras.formats.protobuf_schema import ProtobufSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.extract.written import Written

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -27,8 +28,6 @@ from lakehouse.settings.base import SettingError, from_config_folder
 from tidemark.extras.formats import avro_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
     from pydantic import ValidationInfo
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -16,8 +17,6 @@ from lakehouse.settings import payload_schema
 from tidemark.extras.formats.registry_client import SchemaRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from lakehouse.run.context import Run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, product, repeat
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,6 @@ from tidemark.extras.onboarding.values import FRACTION, TEXT, TRUTH, WHOLE, Even
 from tidemark.process.output import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from lakehouse.settings.payload_schema import Type
     from tidemark.extras.onboarding.sample import Sample
 

@@ -7,6 +7,7 @@ one: where there are tables, or something that Spark alone can judge.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -39,7 +40,6 @@ from tidemark.process.exit_codes import scrub_text
 from tidemark.readers import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from lakehouse.settings.pipeline import Registry, Settings, ValueFormat

@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -36,7 +37,6 @@ from tidemark.process.options import command_line
 from tidemark.process.output import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lakehouse.settings.pipeline import Settings

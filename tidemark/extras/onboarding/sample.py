@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +18,6 @@ from lakehouse.errors import SourceError
 from lakehouse.settings.base import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from confluent_kafka import Consumer, Message
 
     from lakehouse.settings.pipeline import Kafka

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,8 +25,6 @@ from tidemark.extras.formats.prefixes import schema_id
 from tidemark.extras.formats.registry_client import SchemaRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lakehouse.settings.pipeline import Registry
     from tidemark.extras.onboarding.sample import Sampled
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, LATE
 from tidemark.extras.report.text import classes, count, loads_of, moment, seconds, share, text
 from tidemark.runner.summary import STAGES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 Row = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from tidemark.process.exit_codes import best_effort, scrub_text
 from tidemark.runner.summary import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lakehouse.settings.pipeline import Alerts, Settings
     from pipelines.job import Job
     from tidemark.extras.watch.alerts import Alert, Finding

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from urllib3.util import Retry
 from lakehouse.escape import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lakehouse.settings.watch import Webhook
     from tidemark.extras.watch.alerts import Alert
 

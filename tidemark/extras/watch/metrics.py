@@ -6,6 +6,7 @@ The config bounds all labels: topics, partitions, classes, stages. A producer is
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,8 +23,6 @@ from tidemark.process.output import whole
 from tidemark.readers.lag import partitions_in_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from prometheus_client.core import Metric
 
     from lakehouse.run.context import Report
