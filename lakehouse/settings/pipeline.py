@@ -134,7 +134,7 @@ def _check_registry_url(text: str) -> str:
         raise SettingError("this is no address of a server", expected, "Write it like https://registry.example.org:8081.")
     if in_uri(text):
         next_step = "Write username and password as references: password: ${env:REGISTRY_PASSWORD}."
-        raise SettingError("a password stands in the URL", "user and password beside it", next_step)
+        raise SettingError("the URL has a password", "username and password as keys of their own", next_step)
     return text.rstrip("/")
 
 

@@ -262,7 +262,7 @@ WRONG_OPTIONS = [
     ("--sequence header:SEQ", "No record of the sample has a sequence where --sequence names it"),
     ("--config no/such/folder/x.yml", "There is no such folder"),
     ("--registry localhost:8081", "this is no address of a server"),
-    ("--registry http://ann:hunter2@localhost", "a password stands in the URL"),
+    ("--registry http://ann:hunter2@localhost", "the URL has a password"),
     ("--registry http://x --registry-property password=hunter2", "A secret is given in plain text"),
     ("--registry http://x --registry-property user=ann", "value.registry.user"),
     ("--registry http://x --registry-property password=${env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE is not set"),
