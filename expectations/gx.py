@@ -1,6 +1,7 @@
 """Great Expectations: the only module that imports it.
 
-The import takes about six seconds of one core, and no option shortens it. So functions import it, not modules.
+The import takes about six seconds of one core, and no option shortens it. So functions import it, not modules, and a
+run with new records starts the import after Bronze.
 
 Some of its Spark metrics find `payload.id` inside the struct, others do not. Some refuse a SMALLINT, and all read the FLOAT
 0.1 as 0.10000000149. Some compare in Python: a Decimal with a float, and a time in the driver's zone with one in UTC.
@@ -10,7 +11,10 @@ Some of its Spark metrics find `payload.id` inside the struct, others do not. So
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
+import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -61,6 +65,12 @@ class Result:
     check: Check
     outcome: str
     observed: str
+
+
+def import_early() -> None:
+    """Start the import in a thread, while an earlier stage waits for Spark."""
+    if "great_expectations" not in sys.modules:
+        threading.Thread(target=importlib.import_module, args=("great_expectations",)).start()
 
 
 def require_expectations(checks: Sequence[Check]) -> None:

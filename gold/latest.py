@@ -7,6 +7,7 @@ Within a stream the sequence orders a key's records; between streams the timesta
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,24 +34,36 @@ def is_by_current_rule(spark: SparkSession, run: Run) -> bool:
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
-def merge(spark: SparkSession, run: Run, records: DataFrame, *, up_to: int) -> None:
+@dataclass(frozen=True)
+class Keys:
+    """The keys of new records that occur in several streams, including known rows, or None; and both tables' rows, pinned."""
+
+    in_several: DataFrame | None
+    known: list[DataFrame]
+
+
+def find_keys(spark: SparkSession, run: Run, records: DataFrame) -> Keys:
+    """Find the keys of published records that `merge` has to compare between streams. Commits nothing."""
+    known = [_at_latest_version(spark, run, GOLD_LATEST)]
+    if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
+        known.append(_at_latest_version(spark, run, GOLD_LATEST_BY_STREAM))
+    return Keys(_shared(spark, records, known), known)
+
+
+def merge(spark: SparkSession, run: Run, records: DataFrame, keys: Keys, *, up_to: int) -> None:
     """Merge the latest of some published records into both tables. A repeat, even over more records, gives the same rows.
 
     Commits to gold_latest_by_stream if a key is in several streams, then to gold_latest. Raises an `UndoneError` if a restore
     or rebuild came after load `up_to`.
     """
-    newest = gold_rows.by_stream(records)
+    newest, shared = gold_rows.by_stream(records), keys.in_several
     merge_latest = partial(gold_rows.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
-    known = [_at_latest_version(spark, run, GOLD_LATEST)]
-    if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
-        known.append(_at_latest_version(spark, run, GOLD_LATEST_BY_STREAM))
-    shared = _shared(spark, records, known)
     if shared is None:
         merge_into(GOLD_LATEST, merge_latest, newest)
         return
     rows = gold_rows.of_keys(newest, shared)
-    for each in known:
+    for each in keys.known:
         rows = rows.unionByName(gold_rows.of_keys(each, shared))
     merge_into(GOLD_LATEST_BY_STREAM, gold_rows.merge_by_stream, gold_rows.by_stream(rows))
     crash_point("gold.by_stream")

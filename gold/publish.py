@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from pyspark.sql.types import StructField, StructType
 
 from gold import rows as gold_rows
 from gold import sql_models
-from gold.latest import is_by_current_rule, merge, rebuild
+from gold.latest import find_keys, is_by_current_rule, merge, rebuild
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
@@ -94,19 +95,23 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         _replace_all(spark, run, records, gate_run)
     is_old = not is_by_current_rule(spark, run)
     contracts = _create_tables(spark, run, records, except_for=GOLD_LATEST_BY_STREAM if is_old else None)
-    if kept and not replaces_all:
-        if quarantine.is_in_use:
-            _withdraw_changed_rows(spark, run, records, gate_run)
-        _write_records(spark, run, records, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+    adds_rows, published = kept > 0 and not replaces_all, gold_rows.published(records, gate_run.gate_run_id)
+    if adds_rows and quarantine.is_in_use:
+        _withdraw_changed_rows(spark, run, records, gate_run)
+    with ThreadPoolExecutor() as pool:  # the queries of steps 2 and 3 read nothing that step 1 writes
+        counts = pool.submit(gold_rows.stream_counts(silver).toArrow)
+        keys = pool.submit(find_keys, spark, run, published) if adds_rows and not is_old else None
+        if adds_rows:
+            _write_records(spark, run, records, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         rebuild(spark, run, up_to=gate_run.last_load_seq)
-    elif kept and not replaces_all:
-        merge(spark, run, gold_rows.published(records, gate_run.gate_run_id), up_to=gate_run.last_load_seq)
+    elif keys is not None:
+        merge(spark, run, published, keys.result(), up_to=gate_run.last_load_seq)
         crash_point("gold.latest")
     if quarantine.changes_range:
         _require_conservation(spark, run, whole, quarantine, released=released)
     ledger = frames.of_contract(spark, loads, LOADS)
-    health = gold_rows.stream_health(ledger, silver, gate_run.gate_run_id)
+    health = gold_rows.stream_health(ledger, frames.of_arrow(spark, counts.result()), gate_run.gate_run_id)
     _write_health(spark, run, health, first=0 if replaces_all else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",

@@ -81,18 +81,24 @@ def _is_higher() -> str:
     return f"{new} > {old}"
 
 
-def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> DataFrame:
-    """Return the outcome of each stream in each load. Grain: a stream and load of the ledger.
+def stream_counts(silver: DataFrame) -> DataFrame:
+    """Count Silver's undecodable rows (bigint), and find the newest_record_at (timestamp). Grain: a stream and load.
 
-    The columns are `lakehouse.contracts.gold.STREAM_HEALTH`. undecodable and newest_record_at come from Silver's rows, the
-    rest from the ledger. `value` is only tested for null.
+    `value` is only tested for null.
     """
     undecodable = F.lit(False)
     if "payload" in silver.columns:
         undecodable = F.col("payload").isNull() & F.col("value").isNotNull()
-    found = silver.groupBy(*STREAM, "load_seq").agg(
+    return silver.groupBy(*STREAM, "load_seq").agg(
         F.count_if(undecodable).alias("undecodable"), F.max("timestamp").alias("newest_record_at")
     )
+
+
+def stream_health(ledger: DataFrame, found: DataFrame, gate_run_id: str) -> DataFrame:
+    """Return the outcome of each stream in each load. Grain: a stream and load of the ledger.
+
+    The columns are `lakehouse.contracts.gold.STREAM_HEALTH`: those of `stream_counts`, `found`, and the rest from the ledger.
+    """
     counts = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
     return ledger.join(found, on=frames.same_stream(ledger, found, "load_seq"), how="left").select(
         *(ledger[name] for name in (*STREAM, "load_seq", *counts, "last_offset", "claimed_at")),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from expectations import gx
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TopicsSkippedError, UsageError
@@ -70,6 +71,8 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
                 done = _STAGES[name](job.spark, run, job.settings)
             report.event(f"{name}.finished", **done)
             result[name] = done
+            if name == "bronze" and stage is None and done["records"]:
+                gx.import_early()
     _require_none_skipped(job.settings, result["bronze"])
     result["seconds"] = round(time.monotonic() - started, 3)
     report.event("run.finished", seconds=result["seconds"])

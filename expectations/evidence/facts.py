@@ -88,14 +88,15 @@ def mark(records: DataFrame) -> DataFrame:
     loads_before = Window.partitionBy(*STREAM).orderBy("load_seq").rangeBetween(Window.unboundedPreceding, -1)
     ordinal, no = F.col("ordinal"), F.lit(False)
     is_undecodable = F.col("payload").isNull() & F.col("value").isNotNull() if "payload" in records.columns else no
-    return (
-        records.select(*REQUIRED, "producer", is_undecodable.alias("is_undecodable"))
-        .withColumn("ordinal", F.struct(*ORDINAL))
-        .withColumn("in_order", F.when(F.col("arrival") == IN_ORDER, ordinal))
-        .withColumn("previous", F.last("in_order", ignorenulls=True).over(before))
-        .withColumn("earlier", F.max(F.when(F.col("load_seq").isNotNull(), ordinal)).over(loads_before))
-        .withColumn("repeats", F.coalesce(F.lag("ordinal").over(by_sequence) == ordinal, no))
-        .withColumn("is_repeated", F.coalesce(F.lead("ordinal").over(by_sequence) == ordinal, no))
+    struct = F.struct(*ORDINAL)
+    in_order = F.when(F.col("arrival") == IN_ORDER, struct).alias("in_order")
+    rows = records.select(*REQUIRED, "producer", is_undecodable.alias("is_undecodable"), struct.alias("ordinal"), in_order)
+    return rows.select(  # in one step: Spark analyses the whole plan at each
+        "*",
+        F.last("in_order", ignorenulls=True).over(before).alias("previous"),
+        F.max(F.when(F.col("load_seq").isNotNull(), ordinal)).over(loads_before).alias("earlier"),
+        F.coalesce(F.lag("ordinal").over(by_sequence) == ordinal, no).alias("repeats"),
+        F.coalesce(F.lead("ordinal").over(by_sequence) == ordinal, no).alias("is_repeated"),
     )
 
 

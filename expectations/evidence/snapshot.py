@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -99,13 +100,16 @@ def evidence(spark: SparkSession, run: Run, snapshot: AuditSnapshot) -> Evidence
     names, start = (*LEDGER, "rules"), ("load_seq", first - 1)
     found = small_tables.read(spark, run.table(SILVER_LOADS), names, start=start, version=version)
     ledger = [row for row in found if first <= row["load_seq"] <= snapshot.finished]
+    with ThreadPoolExecutor(1) as pool:
+        bronze = pool.submit(_bronze, spark, run, snapshot, found)
+        silver = _rows(facts.silver_facts(records(spark, run, snapshot)))
     return Evidence(
         first_load_seq=first,
         last_load_seq=snapshot.finished,
         ledger=ledger,
-        silver=_rows(facts.silver_facts(records(spark, run, snapshot))),
+        silver=silver,
         watermarks=snapshot.watermarks,
-        bronze=_bronze(spark, run, snapshot, found),
+        bronze=bronze.result(),
         rejected=snapshot.gate_run.rejected,
         restarts=_restarts(spark, run, snapshot, ledger),
         skipped=_skipped(spark, run, ledger),

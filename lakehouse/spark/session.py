@@ -42,8 +42,8 @@ _OWN = {
     **_DELTA,
     # A bit flip in a Parquet page is read as data unless its checksum is verified.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits.
-    "spark.databricks.delta.snapshotPartitions": "2",
+    # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits. A run reads a dozen states.
+    "spark.databricks.delta.snapshotPartitions": "1",
     # Other engines read every table, and not all of them know deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     # Spark's default for timestamps in Parquet is an old form that some engines misread.

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from gold import latest as keeping
 from gold import rows as models
-from gold.latest import merge
+from gold.latest import find_keys, merge
 from gold.latest import rebuild as rebuild_latest
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import CLASSES, LOADS
@@ -92,7 +92,7 @@ def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSessio
     for load_seq in (1, 2, 2, 3):
         made = [{**record._asdict(), "load_seq": load_seq, "arrival": "late"} for load, record in sent if load == load_seq]
         records = frames.of_contract(spark, made, gold_records())
-        merge(spark, run, records, up_to=load_seq)
+        merge(spark, run, records, find_keys(spark, run, records), up_to=load_seq)
         known = [record for load, record in sent if load <= load_seq]
         assert held(spark, run) == latest_of(known)
 
@@ -167,7 +167,7 @@ def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(
         "topic string, partition int, producer string, load_seq bigint, timestamp timestamp, value binary, payload string",
     )
 
-    health = models.stream_health(frames.of_contract(spark, claims, LOADS), silver, "g1")
+    health = models.stream_health(frames.of_contract(spark, claims, LOADS), models.stream_counts(silver), "g1")
 
     assert sorted(health.columns) == sorted(STREAM_HEALTH.names)
     columns = ("producer", "records", "accepted", "undecodable", "high_watermark", "newest_record_at", "gate_run_id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import threading
 import time
@@ -75,6 +76,9 @@ def run_every(
                 on_result(run_once(telling, stage=stage, on_failure=on_failure))
                 has_failed = False
             minutes.end_run(time.monotonic() - started)
+            if not gc.get_freeze_count():  # the collections before later runs then skip the modules that are loaded now
+                gc.collect()
+                gc.freeze()
             while not stop.is_set() and (left := started + seconds - time.monotonic()) > 0:
                 if not has_failed and ends_in_kafka() != ends:
                     break
