@@ -46,6 +46,7 @@ class Shape:
         duplicates: Of so many records one is sent again, alone; 0 for none.
         swaps: Of so many records one comes after the next one, and is late; 0 for none.
         producers: How many producers of each partition take turns; 0 for no producers.
+        invalid: Of so many records one has no number; 0 for none.
         moved_by: Of a moved topic: 0 if a load before has all of them and they come again, 1 if as many new numbers follow.
     """
 
@@ -55,6 +56,7 @@ class Shape:
     duplicates: int = 0
     swaps: int = 0
     producers: int = 0
+    invalid: int = 0
     moved_by: int | None = None
 
     @property
@@ -63,17 +65,19 @@ class Shape:
         producer = Source("header", "producer") if self.producers else None
         return Rules(Source("header", HEADER), producer, continues=() if self.moved_by is None else ((_MOVED, (TOPIC,)),))
 
-    def records(self, spark: SparkSession, count: int, after: int = 0) -> DataFrame:
-        """Its records as Bronze has them, equally many in each partition, with numbers after some."""
+    def records(self, spark: SparkSession, count: int, after: int = 0, *, first: int = 0, noise: int = NOISE) -> DataFrame:
+        """Its records as Bronze has them, equally many in each partition, with numbers after some, from an offset on."""
         share = count // PARTITIONS
         places = spark.range(0, share * PARTITIONS, 1, PARTITIONS).select(
-            F.floor(F.col("id") / share).cast("int").alias("partition"), (F.col("id") % share).alias("offset")
+            F.floor(F.col("id") / share).cast("int").alias("partition"), (F.col("id") % share + first).alias("offset")
         )
         nth = self._nth(F.col("offset"))
         number = after + 1 + (nth * PARTITIONS + (nth * _SPREAD + F.col("partition")) % PARTITIONS if self.has_gaps else nth)
         producer = F.concat(F.lit("p"), (nth * _TURN % max(1, self.producers)).cast("string")).alias("producer")
+        if self.invalid:
+            number = F.when(F.col("offset") % self.invalid != self.invalid // 2, number)
         columns = [F.col("partition"), F.col("offset"), number.alias("seq"), *([producer] if self.producers else [])]
-        return bronze_rows(places.select(*columns), TOPIC, noise=NOISE)
+        return bronze_rows(places.select(*columns), TOPIC, noise=noise)
 
     def _nth(self, offset: Column) -> Column:
         """Which record of its partition is at an offset."""
