@@ -16,6 +16,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import STREAM, Stream, stream_of, stream_text
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
+from lakehouse.spark import pruning
 from lakehouse.spark.bitmaps import bit, word
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import model
@@ -197,10 +198,15 @@ def redecide_load(
     if not decided or claim[0]["kind"] != contract.RECORDS:
         return
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
-    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
+    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), as_of(tables["rejects"], load_seq - 1)
 
     def known() -> KnownRecords:
-        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before, rules)
+        return KnownRecords(
+            lambda wanted: silver.where(pruning.sequence_filter(wanted)),
+            lambda wanted: rejects.where(pruning.sequence_filter(wanted, of="first_sequence")),
+            before,
+            rules,
+        )
 
     claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
@@ -212,7 +218,7 @@ def redecide_load(
     loads = stream_loads(segments, {}, before)
     again = {stream_of(row): row for row in ledger_rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
-    of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
+    of_load = as_of(tables["rejects"], load_seq).where(F.col("load_seq") == load_seq)
     yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
 
 

@@ -179,7 +179,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 
     compared = comparable(records, rules)
     suspects = Suspects(compared, extracted, known)
-    moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
+    moved = Moved(compared, extracted, known, rules, load_seq)
     sums, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(bronze_range.with_tombstones(chunk, rules) for chunk in chunks):

@@ -11,15 +11,14 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import LATE, REJECTS, silver_records
 from lakehouse.delta import small_tables
 from lakehouse.spark import frames, pruning
-from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS
 from silver.state.tables import before_load
 from silver.suspects.compare import KEY
 from silver.suspects.content_hash import comparable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
     from lakehouse.spark.pruning import Range
     from silver.rules import Rules
@@ -31,49 +30,42 @@ _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_of
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The state after the earlier loads: their rows of `silver_records` and `silver_rejects`, and the watermarks.
+    """The state after the earlier loads: the watermarks, and the rows of two tables with a sequence in some ranges.
 
-    `rules` are those of the load. `few` returns the rows of a table in some ranges without a query; None if they are not few.
+    `rules` are those of the load.
     """
 
-    silver: Callable[[], DataFrame]
-    rejects: Callable[[], DataFrame]
+    silver: Callable[[Sequence[Range]], DataFrame]
+    rejects: Callable[[Sequence[Range]], DataFrame]
     watermarks: Watermarks
     rules: Rules
-    few: Callable[[str, Sequence[str], Sequence[Range], str], DataFrame | None] = lambda *_: None
 
     @classmethod
     def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks, rules: Rules) -> KnownRecords:
         """Return the state of a run's tables before a load. If few rows are in the ranges, the driver reads them."""
 
-        def few(table: str, columns: Sequence[str], wanted: Sequence[Range], of: str) -> DataFrame | None:
+        def rows(contract: Contract, columns: Sequence[str], of: str, wanted: Sequence[Range]) -> DataFrame:
+            before = (0, load_seq - 1)
             boxes: list[small_tables.Box] = [
-                {
-                    **{name: (value, value) for name, value in (("topic", topic), ("partition", partition), ("epoch", epoch))},
-                    of: (first, last),
-                    "load_seq": (0, load_seq - 1),
-                }
-                for topic, partition, epoch, first, last in wanted
+                {"topic": (topic, topic), "partition": (at, at), "epoch": (epoch, epoch), of: (first, last), "load_seq": before}
+                for topic, at, epoch, first, last in wanted
             ]
-            rows: pa.Table | None = small_tables.few(run.table(table), columns, boxes)
-            return None if rows is None else frames.of_arrow(spark, rows)
+            few = small_tables.few(run.table(contract.name), columns, boxes)
+            if few is not None:
+                return frames.of_arrow(spark, few)
+            return before_load(spark, run, contract, load_seq).where(pruning.sequence_filter(wanted, of=of))
 
         return cls(
-            lambda: before_load(spark, run, silver_records(), load_seq),
-            lambda: before_load(spark, run, REJECTS, load_seq),
+            lambda wanted: rows(silver_records(), _OF_SILVER, "sequence", wanted),
+            lambda wanted: rows(REJECTS, _OF_REJECTS, "first_sequence", wanted),
             watermarks,
             rules,
-            few,
         )
 
     def kept(self, wanted: Sequence[Range]) -> DataFrame:
         """Rows of `silver_records` with a sequence in some ranges, prepared for `content_sha256`."""
-        rows = self.few(SILVER_RECORDS, _OF_SILVER, wanted, "sequence")
-        return comparable(self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows, self.rules)
+        return comparable(self.silver(wanted), self.rules)
 
     def late(self, wanted: Sequence[Range]) -> DataFrame:
         """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""
-        of = "first_sequence"
-        rows = self.few(SILVER_REJECTS, _OF_REJECTS, wanted, of)
-        found = self.rejects().where(pruning.sequence_filter(wanted, of=of)) if rows is None else rows
-        return found.where(F.col("class") == LATE)
+        return self.rejects(wanted).where(F.col("class") == LATE)

@@ -21,12 +21,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STREAM
 from lakehouse.spark import bitmaps, frames, pruning
-from silver.columns import NONE, codes, filled, on_disk, row_codes
+from silver import model
+from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
 from silver.extract.columns import erased_columns
-from silver.model import LIMITS, SETTLED, Limits, tuples_of
+from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
+from silver.suspects.resolve import PLACE, accepted, are_below, are_up_to, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -99,17 +100,15 @@ class Moved:
     The arguments are those of `silver.suspects.resolve.Suspects`, with the rules and the number of the load.
     """
 
-    def __init__(  # noqa: PLR0913 -- those of `Suspects`, the rules, and the load's number for erasures
+    def __init__(
         self,
         records: DataFrame,
         extracted: Callable[[], DataFrame],
         known: Callable[[], KnownRecords],
         rules: Rules,
-        *,
         load_seq: int,
-        limits: Limits,
     ) -> None:
-        self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
+        self._records, self._extracted, self._known = records, extracted, known
         self._earlier: dict[str, tuple[str, ...]] = dict(rules.continues)
         self._grown: dict[str, Ordinal] = {topic: each.mark or _ANY for topic, each in rules.compared.items()}
         self._compared = {**self._grown, **dict.fromkeys(self._earlier, _ANY)}
@@ -155,22 +154,19 @@ class Moved:
         if not is_grown.any() or not (is_grown & self._are_near(keys)).any():
             yield keys
             return
-        firsts: dict[str, int] = {}
-        part, was_grown = 0, False
-        for topic in sorted(topics):
-            part += topic in self._grown or was_grown
-            firsts[topic], was_grown = part, topic in self._grown
-            part += int(partition.max()) if was_grown else 0
-        parts = np.array([firsts[topic] for topic in topics], np.int64)[nth] + np.where(is_grown, partition, 0)
-        for part in np.unique(parts).tolist():
-            yield keys.filter(pa.array(parts == part))
+        by_name = np.argsort(np.argsort(topics))
+        place = (by_name[nth] << 32) + np.where(is_grown, partition, 0)
+        order = np.argsort(place, kind="stable")
+        starts = np.flatnonzero(starts_of(np.where(is_grown, place, NONE)[order]))
+        for rows in np.split(order, starts[1:]):
+            yield keys.take(pa.array(rows))
 
     def add(self, segments: pa.Table) -> None:
         """Take the decided segments of a chunk: later chunks of the same load are compared with its records too."""
         if not self._compared:
             return
-        accepted = segments.filter(pc.equal(segments["class"], ACCEPTED))
-        for topic, partition, producer, epoch, last in tuples_of(accepted, (*STREAM, "epoch", "last_sequence")):
+        risen = segments.filter(pc.equal(segments["class"], ACCEPTED))
+        for topic, partition, producer, epoch, last in tuples_of(risen, (*STREAM, "epoch", "last_sequence")):
             if topic in self._others:
                 self._raise((topic, partition, producer), (epoch, last))
                 self._own_places.add((topic, partition))
@@ -180,17 +176,14 @@ class Moved:
     def settled(self, keys: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return a chunk's key columns with `settled`: duplicate, collision, or null where the chunk's own streams decide.
 
-        Args:
-            keys: The key columns of the chunk.
-            watermarks: The watermarks before the load, retired streams included.
-            out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+        `watermarks` are those before the load, with retired streams; `out` as in `silver.suspects.resolve.Suspects`.
         """
         wanted, nth = self.wanted(keys, watermarks) if self._compared else (keys.slice(0, 0), np.zeros(0, np.int64))
         if not len(wanted):
             return keys
         kind = np.zeros(len(keys), np.int64)
-        for first in range(0, len(wanted), self._limits.suspects):
-            part = wanted.slice(first, self._limits.suspects)
+        for first in range(0, len(wanted), model.LIMITS.suspects):
+            part = wanted.slice(first, model.LIMITS.suspects)
             # One query sends its rows to the driver while the other computes.
             with ThreadPoolExecutor(1) as thread:
                 contents = thread.submit(contents_of, self._records.sparkSession, part.select(PLACE), self._records)
@@ -255,7 +248,7 @@ class Moved:
         sides = [_numbered(known.kept(ranges), sequences, self._content)]
         decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
         if own := [each for each in ranges if each[:2] in decided]:
-            sides.append(_numbered(self._own(own, out), sequences, self._content))
+            sides.append(_numbered(accepted(self._extracted(), own, out), sequences, self._content))
         if earlier := [each for each in ranges if each[0] not in current]:
             late = known.late(earlier).withColumn("sequence", F.col("first_sequence"))
             sides.append(_numbered(late, sequences, lambda rows: rows["content_sha256"]))
@@ -273,19 +266,14 @@ class Moved:
         is_later = F.coalesce(rows["erased"]["load_seq"] >= self._load_seq, F.lit(False))
         return F.when(is_later, _ERASED_LATER).otherwise(content)
 
-    def _own(self, ranges: list[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
-        """Return this load's accepted records in some ranges of sequences."""
-        rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
-        return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
-
 
 def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
     """Return the keys of rejects whose number Silver holds in their stream, or in another one with the same numbering."""
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), LIMITS.suspects):
-        part = named.slice(first, LIMITS.suspects)
+    for first in range(0, len(named), model.LIMITS.suspects):
+        part = named.slice(first, model.LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found.update(tuples_of(of_keys(kept, frames.of_arrow(silver.sparkSession, keys)).toArrow(), KEY))

@@ -24,7 +24,7 @@ from lakehouse.spark.pruning import any_of, at
 from silver import model
 from silver.columns import NONE, Flags, Numbers, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of
-from silver.suspects.compare import KEY, Comparison
+from silver.suspects.compare import KEY, compare, merge_blocks
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Suspects:
 
     def __init__(self, records: DataFrame, extracted: Callable[[], DataFrame], known: Callable[[], KnownRecords]) -> None:
         self._records, self._extracted, self._known = records, extracted, known
-        self._compared = Comparison()
+        self._late: list[pa.Table] = []
 
     def classify(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
         """Return a chunk's segments, with suspects as blocks of duplicates, or single late, fenced and collision records.
@@ -57,7 +57,8 @@ class Suspects:
         found = chunk.segments
         singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)
         parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, COLLISION, SUSPECT]))))]
-        self._compared.forget(continued.keys())
+        # The late records of a partition are compared only while it continues.
+        self._late = [late for late in self._late if not continued.keys().isdisjoint(tuples_of(late, PLACE[:2]))]
         if singles.num_rows:
             places = singles.select(["topic", "partition", "first_offset"]).rename_columns(list(PLACE))
             hashed = with_content(places, contents_of(self._records.sparkSession, places, self._records))
@@ -69,6 +70,7 @@ class Suspects:
 
     def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
         spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
+        parts = []
         for start in range(0, len(suspects), model.LIMITS.suspects):
             part = suspects.slice(start, model.LIMITS.suspects)
             # Only this load can hold the original of a suspect above the watermark.
@@ -80,8 +82,10 @@ class Suspects:
             contents = contents_of(spark, pa.concat_tables([part.select(PLACE), kept.select(PLACE)]), self._records)
             own = with_content(kept, contents).append_column("rank", pa.repeat(-1, len(kept)))
             before = _known(spark, earlier, part, is_below).toArrow()
-            self._compared.add(with_content(part, contents), before, own)
-        return self._compared.taken()
+            classified, late = compare(with_content(part, contents), before, own, *self._late)
+            parts.append(classified)
+            self._late.append(late)
+        return merge_blocks(pa.concat_tables(parts))
 
 
 def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Flags:
@@ -101,16 +105,20 @@ def are_up_to(records: pa.Table, marks: Numbers) -> Flags:
 
 def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequence[pa.Table], records: DataFrame) -> pa.Table:
     """Return the records that earlier chunks accepted under some suspects' keys."""
-    spark = records.sparkSession
     places = list(tuples_of(suspects, ("topic", "partition")))
     some = suspects.filter(pa.array([place in continued for place in places], pa.bool_()))
     if not some.num_rows:
         return suspects.select([*KEY, "offset"]).slice(0, 0)
     before = any_of(at(*place, f"offset <= {last}") for place, last in continued.items())
-    near = records.where(before & pruning.sequence_filter(_ranges(some)) & F.col("problem").isNull())
-    rows = of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct()
-    kept = bitmaps.join(spark, rows, pa.concat_tables(out), "left_anti") if out else rows
-    return kept.toArrow().cast(suspects.select([*KEY, "offset"]).schema)
+    kept = accepted(records.where(before), _ranges(some), out)
+    rows = of_keys(kept, frames.of_arrow(records.sparkSession, some.select(list(KEY)))).select(*KEY, "offset").distinct()
+    return rows.toArrow().cast(suspects.select([*KEY, "offset"]).schema)
+
+
+def accepted(records: DataFrame, wanted: Sequence[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
+    """Return the records with a sequence in some ranges that earlier chunks of the load accepted; `out` as in `Suspects`."""
+    rows = records.where(F.col("problem").isNull() & pruning.sequence_filter(wanted))
+    return bitmaps.join(records.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
 
 
 def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from silver.suspects.compare import ERASED, KEY, Comparison
+from silver.suspects.compare import ERASED, KEY, compare, merge_blocks
 
 Row = dict[str, Any]
 
@@ -25,10 +25,12 @@ def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, i
 
 
 def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
-    comparison = Comparison()
+    classified, late = list[pa.Table](), list[pa.Table]()
     for suspects, known in chunks:
-        comparison.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
-    rows: list[Row] = comparison.taken().to_pylist()
+        found = compare(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN), *late)
+        classified.append(found[0])
+        late.append(found[1])
+    rows: list[Row] = merge_blocks(pa.concat_tables(classified)).to_pylist()
     return rows
 
 
