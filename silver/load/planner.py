@@ -30,9 +30,8 @@ from silver.state import ledger
 from silver.state.plan import BronzeRange, Partition, Plan
 from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.content_hash import comparable
-from silver.suspects.known_records import KnownRecords
 from silver.suspects.moved import Moved
-from silver.suspects.resolve import PLACE, Suspects
+from silver.suspects.resolve import PLACE, KnownRecords, Suspects
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
-    from silver.suspects.known_records import KnownRecords
+    from silver.suspects.resolve import KnownRecords
 
 NUMBER = ("topic", "producer", "epoch", "sequence")
 """The columns that identify a record across the partitions of a topic."""
@@ -171,7 +171,8 @@ class Moved:
                 self._raise((topic, partition, producer), (epoch, last))
                 self._own_places.add((topic, partition))
         of_continued = pc.is_in(segments["topic"], pa.array(self._continued, pa.string()))
-        self._late.append(segments.filter(pc.and_(of_continued, pc.equal(segments["class"], LATE))))
+        late = segments.filter(pc.and_(of_continued, pc.equal(segments["class"], LATE)))
+        self._late.append(late.rename_columns({"first_sequence": "sequence"}).select([*NUMBER, "content_sha256"]))
 
     def settled(self, keys: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return a chunk's key columns with `settled`: duplicate, collision, or null where the chunk's own streams decide.
@@ -232,7 +233,7 @@ class Moved:
         """Return the known records of the same numbers elsewhere: the number, with the records' topic, and `content_sha256`."""
         known = self._known()
         topics = codes(records["topic"])[1].to_pylist()
-        # A chunk has one partition of a grown topic. This load has decided the partitions before it, and no others.
+        # A chunk has one partition of a grown topic, and this load has decided only those before it.
         current = {topic: records["partition"][0].as_py() for topic in topics if topic in self._grown}
         of_topic = {topic: (*self._earlier.get(topic, ()), *current.keys() & {topic}) for topic in topics}
         names = {name for each in of_topic.values() for name in each}
@@ -246,16 +247,13 @@ class Moved:
         ]
         sequences = _sequences(pa.concat_tables(numbers))
         sides = [_numbered(known.kept(ranges), sequences, self._content)]
-        decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
-        if own := [each for each in ranges if each[:2] in decided]:
+        if own := [each for each in ranges if each[:2] in self._own_places]:
             sides.append(_numbered(accepted(self._extracted(), own, out), sequences, self._content))
         if earlier := [each for each in ranges if each[0] not in current]:
-            late = known.late(earlier).withColumn("sequence", F.col("first_sequence"))
-            sides.append(_numbered(late, sequences, lambda rows: rows["content_sha256"]))
+            sides.append(_numbered(known.late(earlier), sequences, lambda rows: rows["content_sha256"]))
         found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
         of_current = pa.array(list(current), pa.string())
         own_late = (rows.filter(pc.invert(pc.is_in(rows["topic"], of_current))) for rows in self._late)
-        own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in own_late)
         found = pa.concat_tables([found, *(rows.cast(found.schema) for rows in own_late)])
         return pa.concat_tables([_under(found, others, topic) for topic, others in of_topic.items()])
 

@@ -8,6 +8,7 @@ value. Rule: docs/rule.md. The driver gets them in batches of bounded size, as f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -18,22 +19,79 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT, Ordinal, Stream
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, LATE, REJECTS, STREAM, SUSPECT, silver_records
+from lakehouse.delta import small_tables
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
 from silver.columns import NONE, Flags, Numbers, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of
+from silver.state.tables import before_load
 from silver.suspects.compare import KEY, compare, merge_blocks
-from silver.suspects.content_hash import content_sha256
+from silver.suspects.content_hash import comparable, content_sha256
 
 if TYPE_CHECKING:
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.run.context import Run
     from silver.decide.kernel import Decided
+    from silver.rules import Rules
     from silver.state.plan import Partition
-    from silver.suspects.known_records import KnownRecords
+    from silver.state.watermarks import Watermarks
 
 PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
+_OF_SILVER = (*KEY, "key", "value", "erased")
+_OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")
+
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """The state after the earlier loads: the watermarks, and the rows of two tables with a sequence in some ranges.
+
+    `rules` are those of the load.
+    """
+
+    silver: Callable[[Sequence[pruning.Range]], DataFrame]
+    rejects: Callable[[Sequence[pruning.Range]], DataFrame]
+    watermarks: Watermarks
+    rules: Rules
+
+    @classmethod
+    def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks, rules: Rules) -> KnownRecords:
+        """Return the state of a run's tables before a load. If few rows are in the ranges, the driver reads them."""
+
+        def rows(contract: Contract, columns: Sequence[str], of: str, wanted: Sequence[pruning.Range]) -> DataFrame:
+            before = (0, load_seq - 1)
+            boxes: list[small_tables.Box] = [
+                {
+                    "topic": (topic, topic),
+                    "partition": (nth, nth),
+                    "epoch": (epoch, epoch),
+                    of: (first, last),
+                    "load_seq": before,
+                }
+                for topic, nth, epoch, first, last in wanted
+            ]
+            few = small_tables.few(run.table(contract.name), columns, boxes)
+            if few is not None:
+                return frames.of_arrow(spark, few)
+            return before_load(spark, run, contract, load_seq).where(pruning.sequence_filter(wanted, of=of))
+
+        return cls(
+            lambda wanted: rows(silver_records(), _OF_SILVER, "sequence", wanted),
+            lambda wanted: rows(REJECTS, _OF_REJECTS, "first_sequence", wanted),
+            watermarks,
+            rules,
+        )
+
+    def kept(self, wanted: Sequence[pruning.Range]) -> DataFrame:
+        """Rows of `silver_records` with a sequence in some ranges, prepared for `content_sha256`."""
+        return comparable(self.silver(wanted), self.rules)
+
+    def late(self, wanted: Sequence[pruning.Range]) -> DataFrame:
+        """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""
+        return self.rejects(wanted).where(F.col("class") == LATE).withColumn("sequence", F.col("first_sequence"))
 
 
 class Suspects:
@@ -127,7 +185,7 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
     Late records count even if discarded. Jumps do not: Silver has them once they are released, and nothing else before.
     """
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
-    late = earlier.late(_ranges(suspects)).withColumns({"sequence": F.col("first_sequence"), "rank": F.col("first_offset")})
+    late = earlier.late(_ranges(suspects)).withColumn("rank", F.col("first_offset"))
     known = of_keys(late, keys).select(*KEY, "content_sha256", "rank")
     below = suspects.filter(pa.array(is_below))
     if not below.num_rows:
