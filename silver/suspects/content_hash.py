@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.extract.per_topic import by_topic
-from silver.extract.columns import erased_columns
 from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def content_sha256(records: DataFrame) -> Column:
     """
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
-    if erased_columns(records):
+    if "erased" in records.columns:
         erased, of_bronze = records["erased"], "is_collision" in records.select("erased.*").columns
         suffix = F.when(erased["is_collision"], ":collision").otherwise("") if of_bronze else F.lit("")
         content = F.when(erased.isNotNull(), F.concat(F.lit(ERASED), erased["up_to_offset"], suffix)).otherwise(content)

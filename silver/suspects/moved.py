@@ -23,7 +23,6 @@ from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STR
 from lakehouse.spark import bitmaps, frames, pruning
 from silver import model
 from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
-from silver.extract.columns import erased_columns
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
@@ -259,7 +258,7 @@ class Moved:
 
     def _content(self, rows: DataFrame) -> Column:
         content = content_sha256(rows)
-        if not erased_columns(rows):
+        if "erased" not in rows.columns:
             return content
         is_later = F.coalesce(rows["erased"]["load_seq"] >= self._load_seq, F.lit(False))
         return F.when(is_later, _ERASED_LATER).otherwise(content)

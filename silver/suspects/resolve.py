@@ -64,14 +64,8 @@ class KnownRecords:
         def rows(contract: Contract, columns: Sequence[str], of: str, wanted: Sequence[pruning.Range]) -> DataFrame:
             before = (0, load_seq - 1)
             boxes: list[small_tables.Box] = [
-                {
-                    "topic": (topic, topic),
-                    "partition": (nth, nth),
-                    "epoch": (epoch, epoch),
-                    of: (first, last),
-                    "load_seq": before,
-                }
-                for topic, nth, epoch, first, last in wanted
+                {"topic": (name, name), "partition": (nth, nth), "epoch": (epoch, epoch), of: (first, last), "load_seq": before}
+                for name, nth, epoch, first, last in wanted
             ]
             few = small_tables.few(run.table(contract.name), columns, boxes)
             if few is not None:
