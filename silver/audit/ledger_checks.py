@@ -199,18 +199,14 @@ def redecide_load(
         return
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
     silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), as_of(tables["rejects"], load_seq - 1)
-
-    def known() -> KnownRecords:
-        return KnownRecords(
-            lambda wanted: silver.where(pruning.sequence_filter(wanted)),
-            lambda wanted: rejects.where(pruning.sequence_filter(wanted, of="first_sequence")),
-            before,
-            rules,
-        )
-
     claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
     rules = with_schemas(spark, run, records, rules)
+    known = KnownRecords(
+        lambda wanted: silver.where(pruning.sequence_filter(wanted)),
+        lambda wanted: rejects.where(pruning.sequence_filter(wanted, of="first_sequence")),
+        rules,
+    )
     counted = sum(row["records"] for row in decided)
     chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
     found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)

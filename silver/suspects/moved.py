@@ -103,7 +103,7 @@ class Moved:
         self,
         records: DataFrame,
         extracted: Callable[[], DataFrame],
-        known: Callable[[], KnownRecords],
+        known: KnownRecords,
         rules: Rules,
         load_seq: int,
     ) -> None:
@@ -230,7 +230,6 @@ class Moved:
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return the known records of the same numbers elsewhere: the number, with the records' topic, and `content_sha256`."""
-        known = self._known()
         topics = codes(records["topic"])[1].to_pylist()
         # A chunk has one partition of a grown topic, and this load has decided only those before it.
         current = {topic: records["partition"][0].as_py() for topic in topics if topic in self._grown}
@@ -245,11 +244,11 @@ class Moved:
             for each in others
         ]
         sequences = _sequences(pa.concat_tables(numbers))
-        sides = [_numbered(known.kept(ranges), sequences, self._content)]
+        sides = [_numbered(self._known.kept(ranges), sequences, self._content)]
         if own := [each for each in ranges if each[:2] in self._own_places]:
             sides.append(_numbered(accepted(self._extracted(), own, out), sequences, self._content))
         if earlier := [each for each in ranges if each[0] not in current]:
-            sides.append(_numbered(known.late(earlier), sequences, lambda rows: rows["content_sha256"]))
+            sides.append(_numbered(self._known.late(earlier), sequences, lambda rows: rows["content_sha256"]))
         found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
         of_current = pa.array(list(current), pa.string())
         own_late = (rows.filter(pc.invert(pc.is_in(rows["topic"], of_current))) for rows in self._late)

@@ -40,26 +40,21 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 PLACE = ("topic", "partition", "offset")
-_SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 _OF_SILVER = (*KEY, "key", "value", "erased")
 _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")
 
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The state after the earlier loads: the watermarks, and the rows of two tables with a sequence in some ranges.
-
-    `rules` are those of the load.
-    """
+    """The rows of two tables, as earlier loads left them, with a sequence in some ranges. `rules` are those of the load."""
 
     silver: Callable[[Sequence[pruning.Range]], DataFrame]
     rejects: Callable[[Sequence[pruning.Range]], DataFrame]
-    watermarks: Watermarks
     rules: Rules
 
     @classmethod
-    def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks, rules: Rules) -> KnownRecords:
-        """Return the state of a run's tables before a load. If few rows are in the ranges, the driver reads them."""
+    def of(cls, spark: SparkSession, run: Run, load_seq: int, rules: Rules) -> KnownRecords:
+        """Return the records that a run's tables hold before a load. If few rows are in the ranges, the driver reads them."""
 
         def rows(contract: Contract, columns: Sequence[str], of: str, wanted: Sequence[pruning.Range]) -> DataFrame:
             before = (0, load_seq - 1)
@@ -75,7 +70,6 @@ class KnownRecords:
         return cls(
             lambda wanted: rows(silver_records(), _OF_SILVER, "sequence", wanted),
             lambda wanted: rows(REJECTS, _OF_REJECTS, "first_sequence", wanted),
-            watermarks,
             rules,
         )
 
@@ -92,14 +86,16 @@ class Suspects:
     """Classifies the suspects of a load, chunk by chunk, and hashes the content of records that wait for a decision.
 
     `records` are Bronze's rows of the load, read only if there are suspects or jumps. `extracted` returns them with streams,
-    epochs and sequences; called only if a partition spans several chunks. `known` returns what suspects are compared with.
+    epochs and sequences; called only if a partition spans several chunks. `known` is what suspects are compared with.
     """
 
-    def __init__(self, records: DataFrame, extracted: Callable[[], DataFrame], known: Callable[[], KnownRecords]) -> None:
+    def __init__(self, records: DataFrame, extracted: Callable[[], DataFrame], known: KnownRecords) -> None:
         self._records, self._extracted, self._known = records, extracted, known
         self._late: list[pa.Table] = []
 
-    def classify(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
+    def classify(
+        self, chunk: Decided, watermarks: Watermarks, continued: Mapping[Partition, int], out: Sequence[pa.Table]
+    ) -> pa.Table:
         """Return a chunk's segments, with suspects as blocks of duplicates, or single late, fenced and collision records.
 
         Late records, collisions (those that an earlier incarnation settled, too) and jumps have a `content_sha256`. `continued`
@@ -117,23 +113,25 @@ class Suspects:
             column = SEGMENT.get_field_index("content_sha256")
             parts.append(singles.set_column(column, SEGMENT.field(column), hashed["content_sha256"]))
         if blocks.num_rows:
-            parts.append(_segments(self._rows(chunk, continued, out), blocks))
+            parts.append(_segments(self._rows(chunk, watermarks, continued, out), blocks))
         return pa.concat_tables(parts)
 
-    def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
-        spark, earlier, suspects = self._records.sparkSession, self._known(), chunk.suspects
+    def _rows(
+        self, chunk: Decided, watermarks: Watermarks, continued: Mapping[Partition, int], out: Sequence[pa.Table]
+    ) -> pa.Table:
+        spark, suspects = self._records.sparkSession, chunk.suspects
         parts = []
         for start in range(0, len(suspects), model.LIMITS.suspects):
             part = suspects.slice(start, model.LIMITS.suspects)
             # Only this load can hold the original of a suspect above the watermark.
-            is_below = are_below(part, earlier.watermarks.ordinals.get)
+            is_below = are_below(part, watermarks.ordinals.get)
             kept = chunk.originals.filter(pa.array(share(chunk.originals, part, KEY)))
             if continued:
                 above = part.filter(pa.array(~is_below))
                 kept = pa.concat_tables([kept, _earlier(above, continued, out, self._extracted())])
             contents = contents_of(spark, pa.concat_tables([part.select(PLACE), kept.select(PLACE)]), self._records)
             own = with_content(kept, contents).append_column("rank", pa.repeat(-1, len(kept)))
-            before = _known(spark, earlier, part, is_below).toArrow()
+            before = _known(spark, self._known, part, is_below).toArrow()
             classified, late = compare(with_content(part, contents), before, own, *self._late)
             parts.append(classified)
             self._late.append(late)
@@ -190,7 +188,7 @@ def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_be
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
-    return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
+    return pruning.ranges(spans.rename_columns({"sequence_min": "first_sequence", "sequence_max": "last_sequence"}))
 
 
 def contents_of(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.Table:
@@ -223,13 +221,11 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
     """Convert classified suspects to segments. The jump counts and `goes_on` of a block stay with its first part."""
-    names = [*STREAM, "first_offset"]
-    schema = pa.schema([SEGMENT.field(name) for name in names])
-    place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
+    is_first = pc.equal(rows["first_offset"], rows["block"]).to_numpy()
     for name in ("jumps_forward", "jumps_backward", "goes_on"):
-        of_first = np.zeros(int(place.max(initial=0)) + 1, np.int64)
-        of_first[place[: len(blocks)]] = blocks[name].to_numpy()
-        rows = rows.append_column(name, pa.array(of_first[place[len(blocks) :]]))
+        of_first = np.zeros(len(rows), np.int64)
+        of_first[is_first] = blocks[name].to_numpy()  # both are sorted by stream and offset
+        rows = rows.append_column(name, pa.array(of_first))
     goes_on = pc.and_(rows["goes_on"].cast(pa.bool_()), pc.equal(rows["class"], DUPLICATE))
     segments = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
     return segments.append_column("goes_on", goes_on)
