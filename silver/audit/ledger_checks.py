@@ -28,6 +28,7 @@ from silver.rules import Rules
 from silver.state.ledger import open_cutover, stream_loads
 from silver.state.ledger import rows as ledger_rows
 from silver.state.request import SETTLED_AS
+from silver.suspects.content_hash import comparable
 from silver.suspects.resolve import KnownRecords
 
 if TYPE_CHECKING:
@@ -203,9 +204,8 @@ def redecide_load(
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
     rules = with_schemas(spark, run, records, rules)
     known = KnownRecords(
-        lambda wanted: silver.where(pruning.sequence_filter(wanted)),
+        lambda wanted: comparable(silver.where(pruning.sequence_filter(wanted)), rules),
         lambda wanted: rejects.where(pruning.sequence_filter(wanted, of="first_sequence")),
-        rules,
     )
     counted = sum(row["records"] for row in decided)
     chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)

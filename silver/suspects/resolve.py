@@ -46,11 +46,10 @@ _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_of
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """The rows of two tables, as earlier loads left them, with a sequence in some ranges. `rules` are those of the load."""
+    """Rows of earlier loads with a sequence in some ranges: `kept` by Silver, prepared for `content_sha256`, and `rejects`."""
 
-    silver: Callable[[Sequence[pruning.Range]], DataFrame]
+    kept: Callable[[Sequence[pruning.Range]], DataFrame]
     rejects: Callable[[Sequence[pruning.Range]], DataFrame]
-    rules: Rules
 
     @classmethod
     def of(cls, spark: SparkSession, run: Run, load_seq: int, rules: Rules) -> KnownRecords:
@@ -68,14 +67,9 @@ class KnownRecords:
             return before_load(spark, run, contract, load_seq).where(pruning.sequence_filter(wanted, of=of))
 
         return cls(
-            lambda wanted: rows(silver_records(), _OF_SILVER, "sequence", wanted),
+            lambda wanted: comparable(rows(silver_records(), _OF_SILVER, "sequence", wanted), rules),
             lambda wanted: rows(REJECTS, _OF_REJECTS, "first_sequence", wanted),
-            rules,
         )
-
-    def kept(self, wanted: Sequence[pruning.Range]) -> DataFrame:
-        """Rows of `silver_records` with a sequence in some ranges, prepared for `content_sha256`."""
-        return comparable(self.silver(wanted), self.rules)
 
     def late(self, wanted: Sequence[pruning.Range]) -> DataFrame:
         """Late rows of `silver_rejects`, in any state, with a sequence in some ranges."""
