@@ -26,7 +26,7 @@ from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, accepted, are_below, are_up_to, contents_of, of_keys, with_content
+from silver.suspects.resolve import PLACE, accepted, are_below, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -215,7 +215,7 @@ class Moved:
     def _are_near(self, keys: pa.Table) -> Flags:
         """Whether each record may need a lookup. Few do once the numbers of a grown topic are above its mark."""
         is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
-        near: Flags = is_read & _are_up_to(keys, self._compared)
+        near: Flags = is_read & are_below(keys, lambda of: self._compared.get(*of), ("topic",))
         return near
 
     def _mark(self, stream: Stream) -> Ordinal | None:
@@ -237,7 +237,7 @@ class Moved:
         names = {name for each in of_topic.values() for name in each}
         places = {stream[:2] for stream in watermarks.rows if stream[0] in names} | self._own_places
         ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
-        own_records = records.filter(pa.array(_are_up_to(records, self._grown)))
+        own_records = records.filter(pa.array(are_below(records, lambda of: self._grown.get(*of), ("topic",))))
         numbers = [
             _under(own_records if each == topic else records, [topic], each)
             for topic, others in of_topic.items()
@@ -283,13 +283,6 @@ def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[obj
             held = set(tuples_of(elsewhere.toArrow(), NUMBER))
             found.update(key for key in tuples_of(keys, KEY) if any((other, *key[2:]) in held for other in linked[key[0]]))
     return found
-
-
-def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:
-    """Whether the number of each record is at or below the mark of its topic."""
-    nth, topics = codes(records["topic"])
-    of_topics = [marks.get(each, (NONE, NONE)) for each in topics.to_pylist()]
-    return are_up_to(records, np.array(of_topics, np.int64).reshape(-1, 2)[nth])
 
 
 def _ranges(

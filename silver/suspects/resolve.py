@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from lakehouse.delta import small_tables
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
-from silver.columns import NONE, Flags, Numbers, filled, row_codes, share
+from silver.columns import NONE, Flags, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of
 from silver.state.tables import before_load
 from silver.suspects.compare import KEY, compare, merge_blocks
@@ -32,7 +32,7 @@ from silver.suspects.content_hash import comparable, content_sha256
 
 if TYPE_CHECKING:
     from lakehouse.contracts.contract import Contract
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal
     from lakehouse.run.context import Run
     from silver.decide.kernel import Decided
     from silver.rules import Rules
@@ -132,19 +132,16 @@ class Suspects:
         return merge_blocks(pa.concat_tables(parts))
 
 
-def are_below(records: pa.Table, mark: Callable[[Stream], Ordinal | None]) -> Flags:
-    """Whether each record is at or below the watermark that `mark` returns for its stream."""
-    streams = row_codes(records, STREAM)
-    first_of = np.unique(streams, return_index=True)[1]
-    marks = [mark(stream) or (NONE, NONE) for stream in tuples_of(records.take(pa.array(first_of)), STREAM)]
-    return are_up_to(records, np.array(marks, np.int64).reshape(-1, 2)[streams])
-
-
-def are_up_to(records: pa.Table, marks: Numbers) -> Flags:
-    """Whether the (epoch, sequence) of each record is at or below the pair in its row of `marks`."""
-    own, (epoch, highest) = filled(records["epoch"]), marks.T
-    is_up_to: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
-    return is_up_to
+def are_below(records: pa.Table, mark: Callable[[tuple[Any, ...]], Ordinal | None], names: Sequence[str] = STREAM) -> Flags:
+    """Whether each record is at or below the (epoch, sequence) that `mark` returns for its stream, or for other columns."""
+    code = row_codes(records, names)
+    first = np.zeros(int(code.max(initial=NONE)) + 1, np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]  # the first row of a code is written last
+    marks = [mark(key) or (NONE, NONE) for key in tuples_of(records.select(names).take(pa.array(first)), names)]
+    epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[code].T
+    own = filled(records["epoch"])
+    is_below: Flags = (own < epoch) | ((own == epoch) & (filled(records["sequence"]) <= highest))
+    return is_below
 
 
 def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequence[pa.Table], records: DataFrame) -> pa.Table:
