@@ -238,12 +238,11 @@ def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) ->
 
     Compares the total of all blocks of a class, because an offset that Bronze held twice splits a block.
     """
-    found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
+    found, expected = ({tuple(row[name] for name in _REJECT): row for row in rows} for rows in (listed, again))
     by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for side, differing in enumerate((found - expected, expected - found)):
-        for values in differing:
-            row = dict(zip(_REJECT, values, strict=True))
-            by_kind[tuple(row[name] for name in _SHARED)][side].append(row)
+    for side, (these, others) in enumerate(((found, expected), (expected, found))):
+        for key in these.keys() - others.keys():
+            by_kind[tuple(these[key][name] for name in _SHARED)][side].append(these[key])
     for sides in by_kind.values():
         if _sum(sides[0]) == _sum(sides[1]):
             continue

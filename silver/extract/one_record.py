@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -77,8 +77,8 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
     body = without_prefix(value) if rules.written else value
     if body is None:
         return None
-    record = Record(body)
-    return _no_object(record) or _misfit(record.json, payload_schema.of(rules.payload.schema), "")
+    read = Record(body)
+    return _no_object(read) or _misfit(read.json, payload_schema.of(rules.payload.schema), "")
 
 
 def instead_of_object(record: Record) -> str | None:
@@ -128,16 +128,11 @@ def _misfit(found: Any, kind: Type, path: str) -> str | None:
     missing = [field.name for field in kind.fields if field.is_required and found.get(field.name) is None]
     if missing:
         return f"{path}.{missing[0]}: missing, where NOT NULL is wanted".lstrip(".")
-    return next((why for each in _parts(found, kind, path) if (why := _misfit(*each))), None)
-
-
-def _parts(found: Any, kind: Type, path: str) -> Iterator[tuple[Any, Type, str]]:
-    """Yield the parts of an array, map or struct as (value, type, path); a map's keys are not shown."""
-    if kind.of is not None:
-        for at, each in enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values()):
-            yield each, kind.of, f"{path}[{at}]"
-    for field in kind.fields:
-        yield found.get(field.name), field.type, f"{path}.{field.name}".lstrip(".")
+    parts = [(found.get(field.name), field.type, f"{path}.{field.name}".lstrip(".")) for field in kind.fields]
+    if kind.of is not None:  # a map's keys are not shown
+        named = enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values())
+        parts = [(each, kind.of, f"{path}[{at}]") for at, each in named]
+    return next((why for part in parts if (why := _misfit(*part))), None)
 
 
 def _kind(found: Any) -> str:
