@@ -28,8 +28,7 @@ from silver.rules import Rules
 from silver.state.ledger import open_cutover, stream_loads
 from silver.state.ledger import rows as ledger_rows
 from silver.state.request import SETTLED_AS
-from silver.suspects.content_hash import comparable
-from silver.suspects.resolve import KnownRecords
+from silver.suspects.resolve import KnownRecords, comparable
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run

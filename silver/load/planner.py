@@ -29,9 +29,8 @@ from silver.rules import Rules
 from silver.state import ledger
 from silver.state.plan import BronzeRange, Partition, Plan
 from silver.state.watermarks import Streams, Watermarks
-from silver.suspects.content_hash import comparable
 from silver.suspects.moved import Moved
-from silver.suspects.resolve import PLACE, KnownRecords, Suspects
+from silver.suspects.resolve import PLACE, KnownRecords, Suspects, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,8 +25,7 @@ from silver import model
 from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
-from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, accepted, are_below, contents_of, of_keys, with_content
+from silver.suspects.resolve import PLACE, accepted, are_below, content_sha256, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

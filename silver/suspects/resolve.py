@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, LATE, REJECTS, STREAM, SUSPECT, silver_records
 from lakehouse.delta import small_tables
+from lakehouse.extract.per_topic import by_topic
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
 from silver.columns import NONE, Flags, filled, row_codes, share
 from silver.model import SEGMENT, tuples_of
 from silver.state.tables import before_load
-from silver.suspects.compare import KEY, compare, merge_blocks
-from silver.suspects.content_hash import comparable, content_sha256
+from silver.suspects.compare import ERASED, KEY, compare, merge_blocks
 
 if TYPE_CHECKING:
     from lakehouse.contracts.contract import Contract
     from lakehouse.contracts.silver import Ordinal
+    from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from silver.decide.kernel import Decided
     from silver.rules import Rules
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 PLACE = ("topic", "partition", "offset")
 _OF_SILVER = (*KEY, "key", "value", "erased")
 _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")
+_VARIES = r"(?:source|transaction|ts_[mun]s|__\w+)"
+"""Fields of a change event that may differ when Debezium's connector sends it again: times, and the connector's version."""
+_IN_JSON = rf'"{_VARIES}":\s*+(?:\{{[^{{}}]*+\}}|"(?:[^"\\]++|\\.)*+"|[^"{{}}\[\],]++)'
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,37 @@ def contents_of(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa
     near = records.where(pruning.offset_filter(spans.append_column("last_offset", spans["first_offset"])))
     rows = bitmaps.join(spark, near, bitmaps.blocks(places), "left_semi")
     return rows.select(*PLACE, content_sha256(rows)).toArrow()
+
+
+def comparable(records: DataFrame, rules: Rules) -> DataFrame:
+    """Return records for `content_sha256`: values of change events without `_VARIES`, as positions name events."""
+    kinds = rules.sources.kinds
+    if not any(each.sequence.form == "debezium" for each, _ in kinds):
+        return records
+    return records.withColumn("value", by_topic([(topics, _compared(each)) for each, topics in kinds]))
+
+
+def _compared(sources: Sources) -> Column:
+    value = F.col("value")
+    if written := sources.decoded_event:
+        return written.decoder.content(value, written, _VARIES)
+    if sources.sequence.form != "debezium":
+        return value
+    return F.regexp_replace(value.cast("string"), _IN_JSON, "").cast("binary")
+
+
+def content_sha256(records: DataFrame) -> Column:
+    """Return a hash of key and value, 64 hexadecimal digits; null and empty differ. Headers and timestamp are not compared.
+
+    An erased record has `ERASED` instead. Under its key, only copies that were erased with it have the same hash.
+    """
+    parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
+    content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
+    if "erased" in records.columns:
+        erased, of_bronze = records["erased"], "is_collision" in records.select("erased.*").columns
+        suffix = F.when(erased["is_collision"], ":collision").otherwise("") if of_bronze else F.lit("")
+        content = F.when(erased.isNotNull(), F.concat(F.lit(ERASED), erased["up_to_offset"], suffix)).otherwise(content)
+    return content.alias("content_sha256")
 
 
 def with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
