@@ -214,7 +214,7 @@ class Moved:
     def _are_near(self, keys: pa.Table) -> Flags:
         """Whether each record may need a lookup. Few do once the numbers of a grown topic are above its mark."""
         is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
-        near: Flags = is_read & are_below(keys, lambda of: self._compared.get(*of), ("topic",))
+        near: Flags = is_read & are_below(keys, lambda names: self._compared.get(names[0]), ("topic",))
         return near
 
     def _mark(self, stream: Stream) -> Ordinal | None:
@@ -236,7 +236,7 @@ class Moved:
         names = {name for each in of_topic.values() for name in each}
         places = {stream[:2] for stream in watermarks.rows if stream[0] in names} | self._own_places
         ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
-        own_records = records.filter(pa.array(are_below(records, lambda of: self._grown.get(*of), ("topic",))))
+        own_records = records.filter(pa.array(are_below(records, lambda names: self._grown.get(names[0]), ("topic",))))
         numbers = [
             _under(own_records if each == topic else records, [topic], each)
             for topic, others in of_topic.items()
