@@ -155,8 +155,8 @@ def _earlier(suspects: pa.Table, continued: Mapping[Partition, int], out: Sequen
     if not some.num_rows:
         return suspects.select([*KEY, "offset"]).slice(0, 0)
     before = any_of(at(*place, f"offset <= {last}") for place, last in continued.items())
-    kept = accepted(records.where(before), _ranges(some), out)
-    rows = of_keys(kept, frames.of_arrow(records.sparkSession, some.select(list(KEY)))).select(*KEY, "offset").distinct()
+    near = of_keys(records.where(before), frames.of_arrow(records.sparkSession, some.select(list(KEY))))
+    rows = accepted(near, _ranges(some), out).select(*KEY, "offset").distinct()
     return rows.toArrow().cast(suspects.select([*KEY, "offset"]).schema)
 
 
