@@ -25,13 +25,11 @@ def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, i
 
 
 def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
-    classified, late = list[pa.Table](), list[pa.Table]()
+    found: list[tuple[pa.Table, pa.Table]] = []
     for suspects, known in chunks:
-        found = compare(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN), *late)
-        classified.append(found[0])
-        late.append(found[1])
-    rows: list[Row] = merge_blocks(pa.concat_tables(classified)).to_pylist()
-    return rows
+        late = [each for _, each in found]
+        found.append(compare(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN), *late))
+    return list(merge_blocks(pa.concat_tables([each for each, _ in found])).to_pylist())
 
 
 def by_the_rule(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:
