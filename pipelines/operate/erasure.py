@@ -107,17 +107,22 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         if not found:
             raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
         root = run.lakehouse.table_files
-        places = [(table, None if root is None else root.below(table.name)) for table in found]
-        removed: list[dict[str, int | None]] = [{"removed_files": 0, "removed_log_files": 0}] * len(found)
         if not is_dry_run:
-            removed = _forget(spark, run, settings, places)
-            left_shadows = shadows.drop(spark, run)
-        else:
+            _require_settled(spark, run)
+            amend_gold(spark, run, settings)
+        rows = []
+        for table in found:
+            files = None if root is None else root.below(table.name)
+            gone: dict[str, int | None] = {"removed_files": 0, "removed_log_files": 0}
+            if not is_dry_run:
+                gone = _forget_versions(spark, table, files)
+                run.report.event("maintenance.forgotten", table=table.name, **gone)
+                crash_point("forget.table")
+            rows.append({"table": table.name, **gone, "key_rows": _key_rows(spark, table, key), **_old_files(files)})
+        if is_dry_run:
             left_shadows = root.below(SHADOWS).place if root is not None and root.below(SHADOWS).sizes() else None
-        rows = [
-            {"table": table.name, **gone, "key_rows": _key_rows(spark, table, key), **_old_files(files)}
-            for (table, files), gone in zip(places, removed, strict=True)
-        ]
+        else:
+            left_shadows = shadows.drop(spark, run)
     is_clean = all(row["key_rows"] == row["old_files"] == 0 for row in rows)
     return {
         "is_dry_run": is_dry_run,
@@ -136,19 +141,6 @@ def _key_rows(spark: SparkSession, table: Table, key: bytes) -> int:
 def _old_files(table: Files | None) -> dict[str, object]:
     names = None if table is None else log_files.old_files(table)
     return {"old_files": None if names is None else len(names), "old_file": names[0] if names else None}
-
-
-def _forget(
-    spark: SparkSession, run: Run, settings: Settings, places: list[tuple[Table, Files | None]]
-) -> list[dict[str, int | None]]:
-    _require_settled(spark, run)
-    amend_gold(spark, run, settings)
-    done = []
-    for table, files in places:
-        done.append(_forget_versions(spark, table, files))
-        run.report.event("maintenance.forgotten", table=table.name, **done[-1])
-        crash_point("forget.table")
-    return done
 
 
 def _require_settled(spark: SparkSession, run: Run) -> None:

@@ -70,7 +70,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
     undecided = 0 if request.erase is None or is_dry_run else _undecided(spark, run, request.erase)
     if undecided:
-        _decide_undecided(spark, run, settings)
+        _decide_first(spark, run, settings)
     if request.reset is not None and not is_dry_run:
         _before_reset(spark, run, settings, request.reset)
     recovered = _recovered(spark, run, Rules.of(settings), is_dry_run=is_dry_run)
@@ -83,11 +83,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     _require_found(spark, run, request, planned)
     result: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_summary(planned)}
     if is_dry_run:
-        return (
-            {**result, **_next_loads(spark, run, settings, recovered, planned=planned, reset=request.reset)}
-            if request.reset
-            else result
-        )
+        reset = request.reset
+        return result if reset is None else result | _next_loads(spark, run, settings, recovered, planned=planned, reset=reset)
     if request.erase is not None:
         result["left_until"] = erasure.left(settings)
         result["left_shadows"] = left_shadows
@@ -144,7 +141,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, reset: Rese
     known = _known(spark, run, recovered, reset)
     by_request.reset(reset, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
     if _begins_epoch(reset, known):
-        _decide_before(spark, run, settings, reset)
+        _decide_first(spark, run, settings, reset)
 
 
 def _known(spark: SparkSession, run: Run, recovered: Recovered, reset: Reset) -> Watermarks:
@@ -163,14 +160,18 @@ def _begins_epoch(reset: Reset, known: Watermarks) -> bool:
     return mark.declared_epoch is None or mark.declared_epoch <= mark.ordinal[0]
 
 
-def _decide_before(spark: SparkSession, run: Run, settings: Settings, reset: Reset) -> None:
-    """Load the undecided records in Bronze: they precede the new epoch.
+def _decide_first(spark: SparkSession, run: Run, settings: Settings, reset: Reset | None = None) -> None:
+    """Load Bronze's undecided records, so that they can be erased, or because they precede a new epoch.
 
-    If the breaker opens because of the stream itself, its records belong to the new epoch. Otherwise raises BreakerOpenError.
+    An open breaker does not stop the erasure of the rest. If it opens because of the stream that a reset names, the records
+    belong to the new epoch; otherwise raises BreakerOpenError.
     """
     try:
         bronze_to_silver.run(spark, run, settings)
     except BreakerOpenError as error:
+        if reset is None:
+            run.report.event("erase.breaker_open", observed=str(error.observed))
+            return
         _require_own_breaker(spark, run, settings, recover.recover(spark, run, Rules.of(settings)), reset)
         run.report.event("reset.undecided_in_new_epoch", observed=str(error.observed))
 
@@ -195,14 +196,6 @@ def _undecided(spark: SparkSession, run: Run, erase: Erase) -> int:
     whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(erase))
     decided = erase_key.records(whole, erase, watermarks.read(spark, run), 0)
     return whole.count() - decided.count()
-
-
-def _decide_undecided(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Load Bronze's undecided records so that they can be erased. An open breaker does not stop the erasure of the rest."""
-    try:
-        bronze_to_silver.run(spark, run, settings)
-    except BreakerOpenError as error:
-        run.report.event("erase.breaker_open", observed=str(error.observed))
 
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:

@@ -16,6 +16,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import STREAM, Stream, stream_of, stream_text
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
+from lakehouse.spark import pruning
 from lakehouse.spark.bitmaps import bit, word
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import model
@@ -27,7 +28,7 @@ from silver.rules import Rules
 from silver.state.ledger import open_cutover, stream_loads
 from silver.state.ledger import rows as ledger_rows
 from silver.state.request import SETTLED_AS
-from silver.suspects.known_records import KnownRecords
+from silver.suspects.resolve import KnownRecords, comparable
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run
@@ -197,14 +198,14 @@ def redecide_load(
     if not decided or claim[0]["kind"] != contract.RECORDS:
         return
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
-    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), tables["rejects"]
-
-    def known() -> KnownRecords:
-        return KnownRecords(lambda: silver, lambda: as_of(rejects, load_seq - 1), before, rules)
-
+    silver, rejects = tables["silver"].where(F.col("load_seq") < load_seq), as_of(tables["rejects"], load_seq - 1)
     claimed = bronze_range.by_offset(after_version=-1, to_version=-1, above=before.last_offsets, rows=decided)
     records = bronze_range.within(from_bytes(tables["bronze"]), claimed)
     rules = with_schemas(spark, run, records, rules)
+    known = KnownRecords(
+        lambda wanted: comparable(silver.where(pruning.sequence_filter(wanted)), rules),
+        lambda wanted: rejects.where(pruning.sequence_filter(wanted, of="first_sequence")),
+    )
     counted = sum(row["records"] for row in decided)
     chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
     found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
@@ -212,7 +213,7 @@ def redecide_load(
     loads = stream_loads(segments, {}, before)
     again = {stream_of(row): row for row in ledger_rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
-    of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
+    of_load = as_of(tables["rejects"], load_seq).where(F.col("load_seq") == load_seq)
     yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), found.rejects.to_pylist())
 
 
@@ -236,12 +237,11 @@ def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) ->
 
     Compares the total of all blocks of a class, because an offset that Bronze held twice splits a block.
     """
-    found, expected = ({tuple(row[name] for name in _REJECT) for row in rows} for rows in (listed, again))
+    found, expected = ({tuple(row[name] for name in _REJECT): row for row in rows} for rows in (listed, again))
     by_kind: defaultdict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for side, differing in enumerate((found - expected, expected - found)):
-        for values in differing:
-            row = dict(zip(_REJECT, values, strict=True))
-            by_kind[tuple(row[name] for name in _SHARED)][side].append(row)
+    for side, (these, others) in enumerate(((found, expected), (expected, found))):
+        for key in these.keys() - others.keys():
+            by_kind[tuple(these[key][name] for name in _SHARED)][side].append(these[key])
     for sides in by_kind.values():
         if _sum(sides[0]) == _sum(sides[1]):
             continue

@@ -76,12 +76,9 @@ def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:
     (row counts); and a bitmap of offsets for each of `_problems`.
     """
     joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), words)
-    names = [name for name in _COLUMNS if name in joined.columns]
-    merged = joined.groupBy(*_PLACE).agg(*(F.max(name).alias(name) for name in names))
     zero = F.lit(0).cast("bigint")
-    filled = merged.select(
-        *_PLACE, *(F.coalesce(name, zero).alias(name) if name in names else zero.alias(name) for name in _COLUMNS)
-    )
+    values = {name: F.coalesce(F.max(name), zero) if name in joined.columns else zero for name in _COLUMNS}
+    filled = joined.groupBy(*_PLACE).agg(*(value.alias(name) for name, value in values.items()))
     offsets = F.bit_count("b_bits").cast("bigint")
     doubled = (F.col("b_rows") != offsets).cast("bigint")
     counts = {"offsets": offsets, "doubled": doubled, "silver": F.col("s_rows"), "gold": F.col("g_rows")}

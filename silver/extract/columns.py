@@ -36,7 +36,7 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
         judged = decoded(read, rules)
         unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
-    if not erased_columns(records):
+    if "erased" not in records.columns:
         return read
     erased = F.col("erased")
     known = {name: erased[name] for name in EXTRACTED}
@@ -70,11 +70,6 @@ def keys_are_current(keys: pa.Table, rules: Rules) -> bool:
 def from_bytes(records: DataFrame) -> DataFrame:
     """Drop the extracted columns, so that `sequenced` reads the bytes."""
     return records.drop(*EXTRACTED, FINGERPRINT)
-
-
-def erased_columns(records: DataFrame) -> list[str]:
-    """Return `["erased"]` if the rows have that column, for a `select`."""
-    return ["erased"] if "erased" in records.columns else []
 
 
 def _read(records: DataFrame, sources: Sources) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -57,10 +57,13 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Payload, Rules
-    >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", "id DATE"))
-    >>> record = {"topic": "t", "value": b'{"id": 1}'}
-    >>> explain(rules, record, "value_undecodable"), explain(rules, record, "sequence_missing")
-    ('id: a whole number, where DATE is wanted', None)
+    >>> schema = "id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>"
+    >>> rules = Rules(Source("json", "$.seq"), payload=Payload("json", schema))
+    >>> def found(value, reason="value_undecodable"): return explain(rules, {"topic": "t", "value": value}, reason)
+    >>> found(b'{"id": "a", "amount": "1,5"}'), found(b'{"amount": 1.5}')
+    ('amount: text that DECIMAL(10,2) does not hold', 'id: missing, where NOT NULL is wanted')
+    >>> found(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}'), found(b'{"id": "a"}'), found(b'{}', "sequence_missing")
+    ('by.days[1]: a whole number, where DATE is wanted', None, None)
     """
     rules, value = rules.of_topic(record["topic"]), record.get("value")
     if value is None:
@@ -72,21 +75,10 @@ def explain(rules: Rules, record: Mapping[str, Any], reason: str | None) -> str 
     if rules.payload is None or rules.payload.format != "json":
         return None
     body = without_prefix(value) if rules.written else value
-    return None if body is None else misfit(body, payload_schema.of(rules.payload.schema))
-
-
-def misfit(value: bytes, schema: Type) -> str | None:
-    """Return the first field with a wrong type, and the kind of its value; None if all fields fit.
-
-    >>> from lakehouse.settings import payload_schema
-    >>> schema = payload_schema.of("id STRING NOT NULL, amount DECIMAL(10,2), by STRUCT<days: ARRAY<DATE>>")
-    >>> misfit(b'{"id": "a", "amount": "1,5"}', schema), misfit(b'{"amount": 1.5}', schema)
-    ('amount: text that DECIMAL(10,2) does not hold', 'id: missing, where NOT NULL is wanted')
-    >>> misfit(b'{"id": "a", "by": {"days": ["2026-03-01", 5]}}', schema), misfit(b'{"id": "a"}', schema)
-    ('by.days[1]: a whole number, where DATE is wanted', None)
-    """
-    record = Record(value)
-    return _no_object(record) or _in(record.json, schema, "")
+    if body is None:
+        return None
+    read = Record(body)
+    return _no_object(read) or _misfit(read.json, payload_schema.of(rules.payload.schema), "")
 
 
 def instead_of_object(record: Record) -> str | None:
@@ -124,7 +116,8 @@ def _no_object(record: Record) -> str | None:
     return f"the value: {fault if record.json_fault else f'{found}, where {OBJECT} is wanted'}"
 
 
-def _in(found: Any, kind: Type, path: str) -> str | None:
+def _misfit(found: Any, kind: Type, path: str) -> str | None:
+    """Return the first field with a wrong type, and the kind of its value; None if all fields fit."""
     if found is None:
         return None
     has, takes = _kind(found), {"array": (LIST,), "map": (OBJECT,), "struct": (OBJECT,)}.get(kind.kind) or _TAKES[kind.name]
@@ -135,16 +128,11 @@ def _in(found: Any, kind: Type, path: str) -> str | None:
     missing = [field.name for field in kind.fields if field.is_required and found.get(field.name) is None]
     if missing:
         return f"{path}.{missing[0]}: missing, where NOT NULL is wanted".lstrip(".")
-    return next((why for each in _parts(found, kind, path) if (why := _in(*each))), None)
-
-
-def _parts(found: Any, kind: Type, path: str) -> Iterator[tuple[Any, Type, str]]:
-    """Yield the parts of an array, map or struct as (value, type, path); a map's keys are not shown."""
-    if kind.of is not None:
-        for at, each in enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values()):
-            yield each, kind.of, f"{path}[{at}]"
-    for field in kind.fields:
-        yield found.get(field.name), field.type, f"{path}.{field.name}".lstrip(".")
+    parts = [(found.get(field.name), field.type, f"{path}.{field.name}".lstrip(".")) for field in kind.fields]
+    if kind.of is not None:  # a map's keys are not shown
+        named = enumerate(found) if isinstance(found, list) else (("*", each) for each in found.values())
+        parts = [(each, kind.of, f"{path}[{at}]") for at, each in named]
+    return next((why for part in parts if (why := _misfit(*part))), None)
 
 
 def _kind(found: Any) -> str:

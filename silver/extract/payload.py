@@ -11,8 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,24 +33,20 @@ NOT_OF_SCHEMA = "value_not_of_schema"
 _FAR_OUT = Check(lambda kind: kind.name == "STRING" or has_bounds(kind), is_far_out)
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
+    """A way to decode values. `parsed` names the column with the parsed struct: the schema's fields and CORRUPT."""
+
     number: int
     payload: Payload
-    written: Written | None
+    schema: Type
+    has_prefix: bool
+    typed: Written | None
+    parsed: str
 
-    @property
-    def has_types(self) -> bool:
-        return self.written is not None and self.written.has_types
-
-    @property
-    def schema(self) -> Type:
-        return payload_schema.of(self.payload.schema)
-
-    @property
-    def parsed(self) -> str:
-        """Name the column with the parsed struct: the schema's fields and CORRUPT."""
-        return f"_parsed_{self.number}"
+    @classmethod
+    def of(cls, number: int, payload: Payload, written: Written | None) -> _Kind:
+        has_prefix, typed = written is not None and written.has_prefix, written if written and written.has_types else None
+        return cls(number, payload, payload_schema.of(payload.schema), has_prefix, typed, f"_parsed_{number}")
 
 
 def decoded(records: DataFrame, rules: Rules) -> DataFrame:
@@ -60,7 +55,7 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     The payload has the fields of all topics; fields of other topics are null. It is null only for a null or undecodable value.
     """
     decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
-    ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
+    ways = [_Kind.of(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
     structs = [each for each in ways if each.payload.format != "text"]
 
     def chosen(make: Callable[[_Kind], Column], among: Sequence[_Kind] = ways) -> Column:
@@ -68,11 +63,10 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
 
     given = per_topic.numbered(records, [topics for _, topics in decodings])
     # One projection per step: the next step uses its columns more than once, and Spark then computes them only once.
-    sized = given.withColumn("_refused", chosen(_refused).cast("string"))
-    texts = [each for each in ways if not each.has_types]
-    looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
+    texts = [each for each in ways if not each.typed]
+    looked_at = given.withColumn("_text", chosen(_text, texts).cast("string"))
     parsed = looked_at.withColumns({each.parsed: chosen(_parsed, [each]) for each in structs})
-    if of_connect := [each for each in structs if not each.has_types and each.schema.at("payload")]:
+    if of_connect := [each for each in structs if not each.typed and each.schema.at("payload")]:
         parsed = parsed.withColumns(
             {each.parsed: json_payload.with_times(F.col(each.parsed), each.schema) for each in of_connect}
         )
@@ -82,7 +76,7 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     empty = [(undecoded, F.when(F.col("value").isNotNull(), F.struct(*fields)))] if undecoded and fields else []
     payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
     found = {"payload": per_topic.of_kind(payloads, len(decodings)), "undecodable": chosen(_undecodable).cast("string")}
-    return judged.withColumns(found).drop(per_topic.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
+    return judged.withColumns(found).drop(per_topic.KIND, "_text", "_is_read", *(each.parsed for each in structs))
 
 
 def require_decoders(spark: SparkSession, rules: Rules) -> None:
@@ -104,27 +98,26 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
     return prepared
 
 
-def _refused(each: _Kind) -> Column:
+def _is_too_long(each: _Kind) -> Column:
     most = each.payload.max_bytes
-    return F.when(F.octet_length(F.col("value")) > most, F.lit(TOO_LONG)) if most else F.lit(None)
+    return F.octet_length("value") > most if most else F.lit(False)
 
 
 def _text(each: _Kind) -> Column:
-    """Return the value as text; null if it is refused, null, or lacks its prefix."""
-    is_behind = each.written is not None and each.written.has_prefix
-    body = (prefix.without_prefix(F.col("value")) if is_behind else F.col("value")).cast("string")
-    return F.when(F.col("_refused").isNull() & F.is_valid_utf8(body), body)
+    """Return the value as text; null if it is too long, null, or lacks its prefix."""
+    body = (prefix.without_prefix(F.col("value")) if each.has_prefix else F.col("value")).cast("string")
+    return F.when(~_is_too_long(each) & F.is_valid_utf8(body), body)
 
 
 def _parsed(each: _Kind) -> Column:
-    if each.has_types and each.written is not None:
-        return each.written.decoder.decode(F.when(F.col("_refused").isNull(), F.col("value")), each.written, each.schema)
+    if each.typed:
+        return each.typed.decoder.decode(F.when(~_is_too_long(each), F.col("value")), each.typed, each.schema)
     return json_payload.parse(F.col("_text"), each.schema)
 
 
 def _is_read(each: _Kind) -> Column:
     found = F.col(each.parsed)
-    if each.has_types:
+    if each.typed:
         return found[CORRUPT].isNotNull() & ~_FAR_OUT.any_in(found, each.schema)
     return json_payload.is_read(found, F.col("_text"), each.schema)
 
@@ -132,19 +125,19 @@ def _is_read(each: _Kind) -> Column:
 def _undecodable(each: _Kind) -> Column:
     """Return why a value was not decoded; null if it was."""
     value, why = F.col("value"), F.lit(NOT_UTF8)
-    if each.written is not None and each.written.has_prefix:
+    if each.has_prefix:
         why = F.when(prefix.has_prefix(value), why).otherwise(F.lit(NOT_OF_SCHEMA))
-    no_text = F.when(F.col("_text").isNull(), F.coalesce("_refused", why))
+    no_text = F.when(F.col("_text").isNull(), why)
     unread = F.when(~F.col("_is_read"), F.lit(NOT_OF_SCHEMA))
-    found = no_text if each.payload.format == "text" else F.coalesce("_refused" if each.has_types else no_text, unread)
-    return F.when(value.isNotNull(), found)
+    found = no_text if each.payload.format == "text" else unread if each.typed else F.coalesce(no_text, unread)
+    return F.when(value.isNotNull(), F.when(_is_too_long(each), F.lit(TOO_LONG)).otherwise(found))
 
 
 def _among(each: _Kind, whole: Type) -> Column:
     """Return the payload with the fields of all topics; fields of other topics are null."""
     if each.payload.format == "text":
         return F.col("_text")
-    found = F.col(each.parsed).dropFields(CORRUPT) if each.has_types else json_payload.payload(F.col(each.parsed), each.schema)
+    found = F.col(each.parsed).dropFields(CORRUPT) if each.typed else json_payload.payload(F.col(each.parsed), each.schema)
     if [field.name for field in each.schema.fields] == [field.name for field in whole.fields]:
         return F.when(F.col("_is_read"), found)
     known = {field.name for field in each.schema.fields}

@@ -29,10 +29,8 @@ from silver.rules import Rules
 from silver.state import ledger
 from silver.state.plan import BronzeRange, Partition, Plan
 from silver.state.watermarks import Streams, Watermarks
-from silver.suspects.content_hash import comparable
-from silver.suspects.known_records import KnownRecords
 from silver.suspects.moved import Moved
-from silver.suspects.resolve import PLACE, Suspects
+from silver.suspects.resolve import PLACE, KnownRecords, Suspects, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,14 +115,12 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
         streams.look_up(named, [*rules.continues, *((topic, (topic,)) for topic in rules.compared)])
         return streams.resolve(named, is_whole=is_whole)
 
-    def known_records() -> KnownRecords:
-        return KnownRecords.of(spark, run, claim["load_seq"], streams.watermarks, rules)
-
     if stored is not None and pinned.is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
         chunks: Iterable[pa.Table] = [stored.select(list(NARROW))]
     else:
         chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
-    found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
+    known = KnownRecords.of(spark, run, claim["load_seq"], rules)
+    found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known)
     decided_records = Counter[Partition]()
     for segment in found.segments:
         decided_records[segment.stream[:2]] += segment.records
@@ -164,12 +160,12 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     *,
     load_seq: int,
     resolve: Callable[[pa.Table], Watermarks],
-    known: Callable[[], KnownRecords],
+    known: KnownRecords,
 ) -> Found:
     """Assign each record its class, suspects included, chunk by chunk.
 
     After each chunk of key columns the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
-    `resolve` returns the watermarks for a chunk. `records` are read, and `known` is called, only if there are suspects.
+    `resolve` returns the watermarks for a chunk. `records` and `known` are read only if there are suspects.
     """
     decided, whole, watermarks = Decision(rules), Whole(), Watermarks({})
 
@@ -179,13 +175,13 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 
     compared = comparable(records, rules)
     suspects = Suspects(compared, extracted, known)
-    moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
+    moved = Moved(compared, extracted, known, rules, load_seq)
     sums, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(bronze_range.with_tombstones(chunk, rules) for chunk in chunks):
         watermarks = resolve(keys)
         chunk = decided.decide(moved.settled(keys, watermarks, offsets["out"]), watermarks)
-        segments = suspects.classify(chunk, decided.continued, offsets["out"])
+        segments = suspects.classify(chunk, watermarks, decided.continued, offsets["out"])
         moved.add(segments)
         late = late_places(segments, rules)
         out = chunk.out.filter(pa.array(~share(chunk.out, late, PLACE))) if late.num_rows else chunk.out

@@ -90,16 +90,15 @@ def accept(accepted: Accepted, watermarks: Watermarks) -> dict[Stream, StreamLoa
     loads: dict[Stream, StreamLoad] = {}
     for partition in [lost.partition for lost in accepted.lost] or known or [0]:
         stream = (accepted.stored_as, partition, None)
-        mark = watermarks.rows.get(stream)
-        last = mark.last_offset if mark is not None else last_offsets.get(stream[:2], -1)
-        loads[stream] = StreamLoad(watermarks.ordinals.get(stream), last_offset=last)
+        unread = StreamLoad(None, last_offset=last_offsets.get(stream[:2], -1))
+        loads[stream] = load_of(stream, watermarks) if stream in watermarks.rows else unread
     return loads
 
 
 def retire(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
     """Return the ledger rows of all streams that no later load moved, without a declared epoch, and of their partitions."""
     quiet = {
-        stream: ledger.load_of(stream, watermarks)
+        stream: load_of(stream, watermarks)
         for stream, mark in watermarks.rows.items()
         if stream[2] is not None and mark.load_seq <= up_to_load_seq and mark.declared_epoch is None
     }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, FENCED, LATE, STREAM
 from silver.columns import Flags, Numbers, codes, filled, lasts_of, row_codes, starts_of
-from silver.model import tuples_of
 
 KEY = (*STREAM, "epoch", "sequence")
 """The columns that identify a record: Silver holds each key once."""
@@ -20,69 +17,51 @@ ERASED = "erased:"
 
 _KINDS = (LATE, DUPLICATE, COLLISION, FENCED)
 _LATE, _DUPLICATE, _COLLISION, _FENCED = range(len(_KINDS))
-_BEHIND = 2**63 - 1
-"""The rank of a late record of the load: after all records known before."""
+_NEVER = 2**63 - 1
 
 
-class Comparison:
-    """Classifies the suspects of a load in batches.
+def compare(suspects: pa.Table, *known: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Classify suspects, sorted by stream and offset, for `merge_blocks`; also return the late ones as known records.
 
     The first suspect of an unknown sequence is late, or fenced if its epoch is older. A copy of the known or first record is a
-    duplicate; the rest are collisions. Consecutive duplicates of a block become one row, even across chunks.
+    duplicate; the rest are collisions. Suspects have the columns of `kernel.Decided.suspects` and `content_sha256`. `known` may
+    have several records of a key: key, `content_sha256`, and `rank`, lower for earlier ones.
 
     >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "is_older", "content_sha256"), zip(*rows))))
-    >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "rank")})
-    >>> compared, key = Comparison(), ("t", 0, "p", 0, 7)
-    >>> compared.add(suspects((*key, 4, 4, False, "a")), none)
-    >>> compared.add(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), none)
-    >>> rows = compared.taken()
+    >>> key = ("t", 0, "p", 0, 7)
+    >>> first, late = compare(suspects((*key, 4, 4, False, "a")))
+    >>> others, _ = compare(suspects((*key, 5, 5, False, "a"), (*key, 6, 6, False, "b")), late)
+    >>> rows = merge_blocks(pa.concat_tables([first, others]))
     >>> rows["class"].to_pylist(), rows["content_sha256"].to_pylist()
     (['late', 'duplicate', 'collision'], ['a', None, 'b'])
     """
+    as_known = _as_known(suspects.append_column("rank", suspects["offset"]))
+    kind = _classes(suspects, as_known, pa.concat_tables([as_known.slice(0, 0), *map(_as_known, known)]))
+    content = pc.if_else(pa.array((kind == _LATE) | (kind == _COLLISION)), suspects["content_sha256"], None)
+    keys = suspects.select([*KEY, "offset", "block"])
+    classified = keys.append_column("content_sha256", content).append_column("kind", pa.array(kind))
+    return classified, as_known.filter(pa.array(kind == _LATE))
 
-    def __init__(self) -> None:
-        self._classified: list[pa.Table] = []
-        self._late: list[pa.Table] = []
 
-    def taken(self) -> pa.Table:
-        """Return a row per duplicate block, late record or collision since the last call: segments with `block`, not jumps."""
-        suspects, self._classified = pa.concat_tables(self._classified), []
-        kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
-        is_block = kind == _DUPLICATE
-        block = starts_of(row_codes(suspects, (*STREAM, "block")))
-        starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
-        lasts = lasts_of(starts, len(kind))
-        firsts = suspects.take(pa.array(starts))
-        return pa.table(
-            {
-                **{name: firsts[name] for name in (*STREAM, "epoch", "block", "content_sha256")},
-                "class": pa.array(_KINDS).take(firsts["kind"]),
-                "first_offset": firsts["offset"],
-                "last_offset": suspects["offset"].take(pa.array(lasts)),
-                "first_sequence": np.minimum.reduceat(sequence, starts),
-                "last_sequence": np.maximum.reduceat(sequence, starts),
-                "records": lasts - starts + 1,
-            }
-        )
-
-    def forget(self, except_in: AbstractSet[tuple[str, int]]) -> None:
-        """Forget the late records, except those of some partitions."""
-        self._late = [late for late in self._late if not except_in.isdisjoint(tuples_of(late, ("topic", "partition")))]
-
-    def add(self, suspects: pa.Table, *known: pa.Table) -> None:
-        """Classify further suspects, sorted by stream and offset, all chunks together.
-
-        Each has the columns of `kernel.Decided.suspects` and `content_sha256`. `known` are the records known under their keys
-        before the load's suspects, possibly several per key: key, `content_sha256`, and `rank`, lower for earlier records.
-        """
-        if not suspects.num_rows:
-            return
-        kind = classify_by_content(suspects, pa.concat_tables([_as_known(table) for table in (*known, *self._late)]))
-        late = suspects.filter(pa.array(kind == _LATE))
-        self._late.append(late.append_column("rank", pa.repeat(_BEHIND, len(late))))
-        content = pc.if_else(pa.array((kind == _LATE) | (kind == _COLLISION)), suspects["content_sha256"], None)
-        keys = suspects.select([*KEY, "offset", "block"])
-        self._classified.append(keys.append_column("content_sha256", content).append_column("kind", pa.array(kind)))
+def merge_blocks(suspects: pa.Table) -> pa.Table:
+    """Return a row per late record, collision, or block of consecutive duplicates: segments with `block`, not jumps."""
+    kind, sequence = filled(suspects["kind"]), filled(suspects["sequence"])
+    is_block = kind == _DUPLICATE
+    block = starts_of(row_codes(suspects, (*STREAM, "block")))
+    starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
+    lasts = lasts_of(starts, len(kind))
+    firsts = suspects.take(pa.array(starts))
+    return pa.table(
+        {
+            **{name: firsts[name] for name in (*STREAM, "epoch", "block", "content_sha256")},
+            "class": pa.array(_KINDS).take(firsts["kind"]),
+            "first_offset": firsts["offset"],
+            "last_offset": suspects["offset"].take(pa.array(lasts)),
+            "first_sequence": np.minimum.reduceat(sequence, starts),
+            "last_sequence": np.maximum.reduceat(sequence, starts),
+            "records": lasts - starts + 1,
+        }
+    )
 
 
 def _as_known(table: pa.Table) -> pa.Table:
@@ -91,10 +70,10 @@ def _as_known(table: pa.Table) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def classify_by_content(suspects: pa.Table, known: pa.Table) -> Numbers:
+def _classes(suspects: pa.Table, as_known: pa.Table, known: pa.Table) -> Numbers:
     """Return each suspect's class, as an index of `_KINDS`, by the earliest known record of its key."""
     count = len(suspects)
-    both = pa.concat_tables([_as_known(suspects.append_column("rank", suspects["offset"])), known])
+    both = pa.concat_tables([as_known, known])
     key = row_codes(both, KEY)
     content, contents = codes(both["content_sha256"])
     known_content = np.full(int(key.max()) + 1, -1, np.int64)
@@ -122,6 +101,6 @@ def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Ar
     >>> _are_same(np.array([0, 0, 2, 3]), np.array([0, 1, 1, 1]), np.array([7, 7, 7, 7]), contents).tolist()
     [True, False, True, False]
     """
-    up_to = [int(each.split(":")[1]) if each.startswith(ERASED) else _BEHIND for each in contents.to_pylist()]
+    up_to = [int(each.split(":")[1]) if each.startswith(ERASED) else _NEVER for each in contents.to_pylist()]
     is_same: Flags = (first == content) | (offset > np.array(up_to, np.int64)[first])
     return is_same

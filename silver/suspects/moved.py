@@ -21,12 +21,11 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STREAM
 from lakehouse.spark import bitmaps, frames, pruning
-from silver.columns import NONE, codes, filled, on_disk, row_codes
-from silver.extract.columns import erased_columns
-from silver.model import LIMITS, SETTLED, Limits, tuples_of
+from silver import model
+from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
+from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
-from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
+from silver.suspects.resolve import PLACE, accepted, are_below, content_sha256, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
-    from silver.suspects.known_records import KnownRecords
+    from silver.suspects.resolve import KnownRecords
 
 NUMBER = ("topic", "producer", "epoch", "sequence")
 """The columns that identify a record across the partitions of a topic."""
@@ -99,17 +98,15 @@ class Moved:
     The arguments are those of `silver.suspects.resolve.Suspects`, with the rules and the number of the load.
     """
 
-    def __init__(  # noqa: PLR0913 -- those of `Suspects`, the rules, and the load's number for erasures
+    def __init__(
         self,
         records: DataFrame,
         extracted: Callable[[], DataFrame],
-        known: Callable[[], KnownRecords],
+        known: KnownRecords,
         rules: Rules,
-        *,
         load_seq: int,
-        limits: Limits,
     ) -> None:
-        self._records, self._extracted, self._known, self._limits = records, extracted, known, limits
+        self._records, self._extracted, self._known = records, extracted, known
         self._earlier: dict[str, tuple[str, ...]] = dict(rules.continues)
         self._grown: dict[str, Ordinal] = {topic: each.mark or _ANY for topic, each in rules.compared.items()}
         self._compared = {**self._grown, **dict.fromkeys(self._earlier, _ANY)}
@@ -155,42 +152,37 @@ class Moved:
         if not is_grown.any() or not (is_grown & self._are_near(keys)).any():
             yield keys
             return
-        firsts: dict[str, int] = {}
-        part, was_grown = 0, False
-        for topic in sorted(topics):
-            part += topic in self._grown or was_grown
-            firsts[topic], was_grown = part, topic in self._grown
-            part += int(partition.max()) if was_grown else 0
-        parts = np.array([firsts[topic] for topic in topics], np.int64)[nth] + np.where(is_grown, partition, 0)
-        for part in np.unique(parts).tolist():
-            yield keys.filter(pa.array(parts == part))
+        by_name = np.argsort(np.argsort(topics))
+        place = (by_name[nth] << 32) + np.where(is_grown, partition, 0)
+        order = np.argsort(place, kind="stable")
+        starts = np.flatnonzero(starts_of(np.where(is_grown, place, NONE)[order]))
+        for rows in np.split(order, starts[1:]):
+            yield keys.take(pa.array(rows))
 
     def add(self, segments: pa.Table) -> None:
         """Take the decided segments of a chunk: later chunks of the same load are compared with its records too."""
         if not self._compared:
             return
-        accepted = segments.filter(pc.equal(segments["class"], ACCEPTED))
-        for topic, partition, producer, epoch, last in tuples_of(accepted, (*STREAM, "epoch", "last_sequence")):
+        risen = segments.filter(pc.equal(segments["class"], ACCEPTED))
+        for topic, partition, producer, epoch, last in tuples_of(risen, (*STREAM, "epoch", "last_sequence")):
             if topic in self._others:
                 self._raise((topic, partition, producer), (epoch, last))
                 self._own_places.add((topic, partition))
         of_continued = pc.is_in(segments["topic"], pa.array(self._continued, pa.string()))
-        self._late.append(segments.filter(pc.and_(of_continued, pc.equal(segments["class"], LATE))))
+        late = segments.filter(pc.and_(of_continued, pc.equal(segments["class"], LATE)))
+        self._late.append(late.rename_columns({"first_sequence": "sequence"}).select([*NUMBER, "content_sha256"]))
 
     def settled(self, keys: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return a chunk's key columns with `settled`: duplicate, collision, or null where the chunk's own streams decide.
 
-        Args:
-            keys: The key columns of the chunk.
-            watermarks: The watermarks before the load, retired streams included.
-            out: The offsets that earlier chunks kept out of Silver, as `lakehouse.spark.bitmaps.blocks`.
+        `watermarks` are those before the load, with retired streams; `out` as in `silver.suspects.resolve.Suspects`.
         """
         wanted, nth = self.wanted(keys, watermarks) if self._compared else (keys.slice(0, 0), np.zeros(0, np.int64))
         if not len(wanted):
             return keys
         kind = np.zeros(len(keys), np.int64)
-        for first in range(0, len(wanted), self._limits.suspects):
-            part = wanted.slice(first, self._limits.suspects)
+        for first in range(0, len(wanted), model.LIMITS.suspects):
+            part = wanted.slice(first, model.LIMITS.suspects)
             # One query sends its rows to the driver while the other computes.
             with ThreadPoolExecutor(1) as thread:
                 contents = thread.submit(contents_of, self._records.sparkSession, part.select(PLACE), self._records)
@@ -222,7 +214,7 @@ class Moved:
     def _are_near(self, keys: pa.Table) -> Flags:
         """Whether each record may need a lookup. Few do once the numbers of a grown topic are above its mark."""
         is_read = pc.is_null(keys["problem"]).to_numpy() & (filled(keys["epoch"]) != NONE) & (filled(keys["sequence"]) != NONE)
-        near: Flags = is_read & _are_up_to(keys, self._compared)
+        near: Flags = is_read & are_below(keys, lambda names: self._compared.get(names[0]), ("topic",))
         return near
 
     def _mark(self, stream: Stream) -> Ordinal | None:
@@ -237,46 +229,37 @@ class Moved:
 
     def _known_of(self, records: pa.Table, watermarks: Watermarks, out: Sequence[pa.Table]) -> pa.Table:
         """Return the known records of the same numbers elsewhere: the number, with the records' topic, and `content_sha256`."""
-        known = self._known()
         topics = codes(records["topic"])[1].to_pylist()
-        # A chunk has one partition of a grown topic. This load has decided the partitions before it, and no others.
+        # A chunk has one partition of a grown topic, and this load has decided only those before it.
         current = {topic: records["partition"][0].as_py() for topic in topics if topic in self._grown}
         of_topic = {topic: (*self._earlier.get(topic, ()), *current.keys() & {topic}) for topic in topics}
         names = {name for each in of_topic.values() for name in each}
         places = {stream[:2] for stream in watermarks.rows if stream[0] in names} | self._own_places
         ranges = list(_ranges(records, of_topic, sorted(places - current.items())))
-        own_records = records.filter(pa.array(_are_up_to(records, self._grown)))
+        own_records = records.filter(pa.array(are_below(records, lambda names: self._grown.get(names[0]), ("topic",))))
         numbers = [
             _under(own_records if each == topic else records, [topic], each)
             for topic, others in of_topic.items()
             for each in others
         ]
         sequences = _sequences(pa.concat_tables(numbers))
-        sides = [_numbered(known.kept(ranges), sequences, self._content)]
-        decided = {place for place in self._own_places if place[0] not in current or place[1] < current[place[0]]}
-        if own := [each for each in ranges if each[:2] in decided]:
-            sides.append(_numbered(self._own(own, out), sequences, self._content))
+        sides = [_numbered(self._known.kept(ranges), sequences, self._content)]
+        if own := [each for each in ranges if each[:2] in self._own_places]:
+            sides.append(_numbered(accepted(self._extracted(), own, out), sequences, self._content))
         if earlier := [each for each in ranges if each[0] not in current]:
-            late = known.late(earlier).withColumn("sequence", F.col("first_sequence"))
-            sides.append(_numbered(late, sequences, lambda rows: rows["content_sha256"]))
+            sides.append(_numbered(self._known.late(earlier), sequences, lambda rows: rows["content_sha256"]))
         found = reduce(lambda one, other: one.unionByName(other), sides).toArrow()
         of_current = pa.array(list(current), pa.string())
         own_late = (rows.filter(pc.invert(pc.is_in(rows["topic"], of_current))) for rows in self._late)
-        own_late = (rows.rename_columns({"first_sequence": "sequence"}).select(found.column_names) for rows in own_late)
         found = pa.concat_tables([found, *(rows.cast(found.schema) for rows in own_late)])
         return pa.concat_tables([_under(found, others, topic) for topic, others in of_topic.items()])
 
     def _content(self, rows: DataFrame) -> Column:
         content = content_sha256(rows)
-        if not erased_columns(rows):
+        if "erased" not in rows.columns:
             return content
         is_later = F.coalesce(rows["erased"]["load_seq"] >= self._load_seq, F.lit(False))
         return F.when(is_later, _ERASED_LATER).otherwise(content)
-
-    def _own(self, ranges: list[pruning.Range], out: Sequence[pa.Table]) -> DataFrame:
-        """Return this load's accepted records in some ranges of sequences."""
-        rows = self._extracted().where(F.col("problem").isNull() & pruning.sequence_filter(ranges))
-        return bitmaps.join(rows.sparkSession, rows, pa.concat_tables(out), "left_anti") if out else rows
 
 
 def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[object, ...]]:
@@ -284,8 +267,8 @@ def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[obj
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), LIMITS.suspects):
-        part = named.slice(first, LIMITS.suspects)
+    for first in range(0, len(named), model.LIMITS.suspects):
+        part = named.slice(first, model.LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found.update(tuples_of(of_keys(kept, frames.of_arrow(silver.sparkSession, keys)).toArrow(), KEY))
@@ -299,13 +282,6 @@ def known_keys(rows: pa.Table, silver: DataFrame, rules: Rules) -> set[tuple[obj
             held = set(tuples_of(elsewhere.toArrow(), NUMBER))
             found.update(key for key in tuples_of(keys, KEY) if any((other, *key[2:]) in held for other in linked[key[0]]))
     return found
-
-
-def _are_up_to(records: pa.Table, marks: Mapping[str, Ordinal]) -> Flags:
-    """Whether the number of each record is at or below the mark of its topic."""
-    nth, topics = codes(records["topic"])
-    of_topics = [marks.get(each, (NONE, NONE)) for each in topics.to_pylist()]
-    return are_up_to(records, np.array(of_topics, np.int64).reshape(-1, 2)[nth])
 
 
 def _ranges(

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from silver.suspects.compare import ERASED, KEY, Comparison
+from silver.suspects.compare import ERASED, KEY, compare, merge_blocks
 
 Row = dict[str, Any]
 
@@ -25,11 +25,11 @@ def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, i
 
 
 def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
-    comparison = Comparison()
+    found: list[tuple[pa.Table, pa.Table]] = []
     for suspects, known in chunks:
-        comparison.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
-    rows: list[Row] = comparison.taken().to_pylist()
-    return rows
+        late = [each for _, each in found]
+        found.append(compare(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN), *late))
+    return list(merge_blocks(pa.concat_tables([each for each, _ in found])).to_pylist())
 
 
 def by_the_rule(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:

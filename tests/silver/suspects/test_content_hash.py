@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
-from silver.suspects.content_hash import content_sha256
+from silver.suspects.resolve import content_sha256
 
 _BYTES = (None, b"", b" ", b"1", b"1 1 1", b"ab", b"b", b"null")
 _BEFORE = {"load_seq": 4, "producer": None, "epoch": 0, "sequence": 7, "problem": None}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakehouse.extract.sources import Source
 from silver.decide.kernel import Decision
-from silver.model import SETTLED, Limits
+from silver.model import SETTLED
 from silver.rules import Grown, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import moved
@@ -81,7 +81,7 @@ def test_moved_records_are_settled_by_rule(loads: list[list[Seen]], continues: A
     rules = Rules(Source("value"), late=late, max_jump=3, continues=continues, grown=compared)
     for records in loads:
         marks = Watermarks({stream: Watermark(*mark, -1, 1, "rules") for stream, mark in reference.watermarks.items()})
-        look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
+        look: Any = Moved(None, None, None, rules, 1)  # type: ignore[arg-type]  # it asks no table
         decision = Decision(rules)
         ordered = sorted(records, key=lambda record: record.place)
         if size >= len(ordered):
@@ -146,7 +146,7 @@ def test_above_the_mark_of_a_grown_topic_nothing_is_looked_up_or_decided_apart()
     wanted = {}
     for mark in (None, (0, 5), (0, 4)):
         rules = Rules(Source("value"), grown=(("t", Grown(2, 3, "per_topic", mark)),))
-        look: Any = Moved(None, None, None, rules, load_seq=1, limits=Limits())  # type: ignore[arg-type]  # it asks no table
+        look: Any = Moved(None, None, None, rules, 1)  # type: ignore[arg-type]  # it asks no table
         found = [look.wanted(chunk, marks)[0] for chunk in look.in_order([keys])]
         wanted[mark] = [
             list(zip(*(each[name].to_pylist() for name in ("partition", "sequence")), strict=True)) for each in found
