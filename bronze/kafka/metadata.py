@@ -116,11 +116,6 @@ def bounds(
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
 
 
-def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int], spark: SparkSession | None = None) -> dict[int, int]:
-    """Return the last stable offset of each partition, where a committed read ends. Raises as `describe_topics`."""
-    return _client(kafka, spark).offsets(topic, list(partitions), LATEST, is_committed=True)
-
-
 def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]], spark: SparkSession | None = None) -> dict[int, int]:
     """Return where the settings start each partition of a topic, in offsets that Kafka has. `spans` are its `bounds`.
 

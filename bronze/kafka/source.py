@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.extract.sources import Sources
+    from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
     Offsets = dict[str, dict[str, int]]
@@ -27,6 +32,22 @@ _DEFAULTS = {  # client properties that the settings may override
     # At a partition's end, Spark's request for its bounds waits for the fetch in progress: half a second by default.
     "fetch.max.wait.ms": "20",
 }
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """What one ingest reads and writes: the topics of the settings, or those of them that can be read."""
+
+    spark: SparkSession
+    run: Run
+    kafka: Kafka
+    sources: Sources | None = None
+
+    def of_topics(self, *topics: str) -> Ingest:
+        """Return the ingest of these topics only."""
+        start = self.kafka.starting_offsets
+        own = {name: start[name] for name in topics} if isinstance(start, dict) else start
+        return replace(self, kafka=self.kafka.model_copy(update={"topics": topics, "starting_offsets": own}))
 
 
 def java_properties(kafka: Kafka) -> dict[str, str]:

@@ -108,34 +108,23 @@ def read_position(spark: SparkSession, run: Run, *, is_dry_run: bool = False) ->
         if not is_dry_run:
             topic_registry.create(spark, run)
         known = topic_registry.of_records(spark, run) if version else {}
-    return _at(spark, run, version, streamed, known)
-
-
-def with_topics(spark: SparkSession, run: Run, position: BronzePosition, topics: Mapping[str, Topic]) -> BronzePosition:
-    """Return the position with these topics in `bronze_topics` as well."""
-    return _at(spark, run, position.version, position.streamed, {**position.topics, **topics})
-
-
-def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> BronzePosition:
-    first = max((topic.checkpoint for topic in known.values()), default=1)
-    chosen, last = choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
-    return BronzePosition(version, last, known, chosen)
+    return choose(spark, run, version, streamed, known)
 
 
 def choose(
-    spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False
-) -> tuple[Checkpoint, Streamed | None]:
-    """Choose the checkpoint to continue with: the first from number `first` on that is intact or does not exist yet.
+    spark: SparkSession, run: Run, version: int, streamed: Streamed | None, topics: Mapping[str, Topic]
+) -> BronzePosition:
+    """Choose the checkpoint to continue with: the topics' last one, or the next that is intact or does not exist yet.
 
-    Also returns the last micro-batch in the table: `streamed`, or if the log has none, the one that the table's transactions
-    name for this checkpoint. Deletes and moves nothing.
+    If the log has no micro-batch, the position's last one is what the table's transactions name for this checkpoint. Deletes
+    and moves nothing.
     """
     damaged: dict[str, object] = {}
-    number = first
+    number = max((topic.checkpoint for topic in topics.values()), default=1)
     while True:
         found = _read(spark, _folder(run, number), number)
         last = streamed
-        if last is None and not is_new and found.query_id is not None:
+        if last is None and version and found.query_id is not None:
             last = tables.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
         if (damage := found.damage(last)) is None:
             break
@@ -143,7 +132,7 @@ def choose(
         number += 1
     if damaged and found.query_id is None:
         run.report.event("bronze.checkpoint_set_aside", **damaged, goes_on_in=found.folder)
-    return found, last
+    return BronzePosition(version, last, topics, found)
 
 
 def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None) -> Offsets:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -27,20 +28,15 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from bronze.kafka.metadata import Seen
-    from bronze.kafka.source import Offsets
+    from bronze.kafka.source import Ingest, Offsets
     from bronze.progress.checkpoint import BronzePosition
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Kafka
-    from lakehouse.table import Table
 
     Starts = dict[str, dict[int, int]]
     """Topic to partition to offset."""
 
 
-def starts(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
+def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
     A topic that was never read starts where the settings say. If that is the latest offset, an earlier start in the table wins.
@@ -52,53 +48,51 @@ def starts(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition
         PySparkException, Py4JJavaError: Spark cannot read the topics.
     """
     known, is_unread = position.topics, position.is_new and not position.checkpoint.is_begun
-    new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
-    old = [known[name] for name in kafka.topics if name not in new and known[name].starts is None]
-    found = _by_settings(spark, run, restrict_to_topics(kafka, new), position, seen) if new else {}
-    return found | (_by_checkpoint(spark, run, position, old) if old else {})
+    new = [name for name in job.kafka.topics if name not in known or (is_unread and not known[name].is_resumed)]
+    old = [known[name] for name in job.kafka.topics if name not in new and known[name].starts is None]
+    found = _by_settings(job.of_topics(*new), position, seen) if new else {}
+    return found | (_by_checkpoint(job, position, old) if old else {})
 
 
-def _by_settings(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
+def _by_settings(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
     found = {}
-    for name, offsets in _decided(spark, run, kafka, seen).items():
+    for name, offsets in _decided(job, seen).items():
         before = (position.topics[name].starts if name in position.topics else None) or {}
-        latest = {int(each): at for each, at in offsets.items() if named_offset(kafka.start_of(name), each) == LATEST}
+        latest = {int(each): at for each, at in offsets.items() if named_offset(job.kafka.start_of(name), each) == LATEST}
         kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
         found[name] = {int(each): at for each, at in offsets.items()} | kept
     return found
 
 
-def _by_checkpoint(spark: SparkSession, run: Run, position: BronzePosition, topics: Iterable[Topic]) -> Starts:
+def _by_checkpoint(job: Ingest, position: BronzePosition, topics: Iterable[Topic]) -> Starts:
     """Leave out partitions that have records in Bronze: a checkpoint's end there would skip records that a RESTORE removes."""
-    reached = checkpoints.reached(spark, run, position)
+    reached = checkpoints.reached(job.spark, job.run, position)
     own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
-    held = _held(spark, run.table(BRONZE_RECORDS), [topic.stored_as for topic in own]) if own else {}
+    held = _held(job, [topic.stored_as for topic in own]) if own else {}
     return {
         topic.name: {int(each): at for each, at in reached[topic.name].items() if each not in held.get(topic.stored_as, {})}
         for topic in own
     }
 
 
-def starting_point(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> Offsets | None:
+def starting_point(job: Ingest, position: BronzePosition) -> Offsets | None:
     """Return the starting offsets of a new checkpoint, or None if the checkpoint decides. Commits nothing.
 
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
         AnotherWriterError: Another run has written to the table since it was read.
     """
-    require_table(spark, run, position)
-    if position.checkpoint.is_begun:
-        return None
-    return next_offsets(spark, run, kafka, position, _assigned(spark, run, kafka))
+    require_table(job, position)
+    return None if position.checkpoint.is_begun else next_offsets(job, position, _assigned(job))
 
 
-def require_table(spark: SparkSession, run: Run, position: BronzePosition) -> None:
+def require_table(job: Ingest, position: BronzePosition) -> None:
     """Raise if Bronze is new, and the checkpoint to continue with is not; errors as `starting_point`."""
     checkpoint = position.checkpoint
-    bronze = run.table(BRONZE_RECORDS)
+    bronze = job.run.table(BRONZE_RECORDS)
     if position.is_new and checkpoint.commits:
         # The table was read before the checkpoint.
-        if tables.exists(spark, bronze) and tables.version(spark, bronze) > position.version:
+        if tables.exists(job.spark, bronze) and tables.version(job.spark, bronze) > position.version:
             raise another_reader(str(bronze))
         raise TableStateError(
             "The checkpoint has read records, but Bronze is new: only the table was deleted.",
@@ -109,13 +103,13 @@ def require_table(spark: SparkSession, run: Run, position: BronzePosition) -> No
         )
 
 
-def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, assigned: Offsets) -> Offsets:
+def next_offsets(job: Ingest, position: BronzePosition, assigned: Offsets) -> Offsets:
     """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`."""
     names = [position.topics[name].stored_as if name in position.topics else name for name in assigned]
-    held = {} if position.is_new else _held(spark, run.table(BRONZE_RECORDS), names)
+    held = {} if position.is_new else _held(job, names)
     # An earlier checkpoint may have read further than Bronze has records: up to a transaction's marker, for example.
-    reached = checkpoints.reached(spark, run, position)
-    given = {name: kafka.start_of(name) for name in kafka.topics}
+    reached = checkpoints.reached(job.spark, job.run, position)
+    given = {name: job.kafka.start_of(name) for name in job.kafka.topics}
     return next_after_held(held, assigned=assigned, given=given, topics=position.topics, reached=reached)
 
 
@@ -164,18 +158,20 @@ def next_after_held(
     return {name: {each: next_offset(name, each) for each in partitions} for name, partitions in assigned.items()}
 
 
-def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
+def _assigned(job: Ingest) -> Offsets:
     """Return every partition of the topics with its latest offset, or -1 for it: Spark requires an offset for each."""
+    topics = job.kafka.topics
     if not is_remote():
         with suppress(LookError):
-            seen = describe_topics(kafka, kafka.topics, spark)
-            if all(name in seen for name in kafka.topics):
-                return {name: dict.fromkeys(map(str, seen[name].partitions), LATEST) for name in kafka.topics}
-    return _at_spark(spark, run, kafka.model_copy(update={"starting_offsets": "latest"}))
+            seen = describe_topics(job.kafka, topics, job.spark)
+            if all(name in seen for name in topics):
+                return {name: dict.fromkeys(map(str, seen[name].partitions), LATEST) for name in topics}
+    return _at_spark(replace(job, kafka=job.kafka.model_copy(update={"starting_offsets": "latest"})))
 
 
-def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, Seen]) -> Offsets:
+def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Offsets:
     """Return where the settings start each partition, in offsets that Kafka has: by the brokers or else by Spark."""
+    kafka = job.kafka
     if all(name in seen for name in kafka.topics):
         unlike = []
         for name in kafka.topics:
@@ -185,32 +181,25 @@ def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, See
         if unlike:
             raise refusal(UNLIKE_PARTITIONS, "; ".join(unlike), kafka, "")
         with suppress(LookError):
-            return {name: _at_brokers(spark, kafka, name, seen[name]) for name in kafka.topics}
+            return {name: _at_brokers(job, name, seen[name]) for name in kafka.topics}
     found: Offsets = {}
     by_start: dict[str, list[str]] = {}  # all topics of a query start at the same word, at the same time, or at offsets
     for name in kafka.topics:
         start = kafka.start_of(name)
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
     for names in by_start.values():
-        found |= _at_spark(spark, run, restrict_to_topics(kafka, tuple(names)))
+        found |= _at_spark(job.of_topics(*names))
     return found
 
 
-def restrict_to_topics(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
-    """Return the settings with these topics only."""
-    start = kafka.starting_offsets
-    own = {name: start[name] for name in topics} if isinstance(start, dict) else start
-    return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
+def _at_brokers(job: Ingest, name: str, seen: Seen) -> dict[str, int]:
+    spans = bounds(job.kafka, name, seen.partitions, job.spark, is_committed=True)
+    return {str(each): offset for each, offset in metadata.starts(job.kafka, name, spans, job.spark).items()}
 
 
-def _at_brokers(spark: SparkSession, kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
-    spans = bounds(kafka, name, seen.partitions, spark, is_committed=True)
-    return {str(each): offset for each, offset in metadata.starts(kafka, name, spans, spark).items()}
-
-
-def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
+def _at_spark(job: Ingest) -> Offsets:
     """Return where Spark starts topics of the same start: a query without records writes it to a checkpoint."""
-    folder = run.lakehouse.folder(f"_checkpoints/starts/{uuid4()}")
+    kafka, folder = job.kafka, job.run.lakehouse.folder(f"_checkpoints/starts/{uuid4()}")
     first = kafka.start_of(kafka.topics[0])
     named = {name: each for name in kafka.topics if isinstance(each := kafka.start_of(name), dict)}
     options = reader_options(kafka, first if isinstance(first, str) else named)
@@ -218,18 +207,18 @@ def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
     if isinstance(first, str) and first not in metadata.WORDS:
         del options["startingOffsets"]
         options |= {"startingTimestamp": str(metadata.milliseconds(first)), "startingOffsetsByTimestampStrategy": "latest"}
-    consumed = spark.readStream.format("kafka").options(**options).load().where("false")
+    consumed = job.spark.readStream.format("kafka").options(**options).load().where("false")
     writer = consumed.writeStream.format("noop").option("checkpointLocation", folder)
     query = writer.trigger(availableNow=True).start()
     try:
         query.awaitTermination()
     finally:
         query.stop()
-    return checkpoints.beginning(spark, folder)
+    return checkpoints.beginning(job.spark, folder)
 
 
-def _held(spark: SparkSession, bronze: Table, topics: list[str]) -> Offsets:
-    records = spark.read.table(bronze.sql).where(F.col("topic").isin(topics))
+def _held(job: Ingest, topics: list[str]) -> Offsets:
+    records = job.spark.read.table(job.run.table(BRONZE_RECORDS).sql).where(F.col("topic").isin(topics))
     rows = records.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
     held: Offsets = {}
     for row in rows:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from bronze import ingest as ingesting
 from bronze.ingest import ingest
 from bronze.kafka.metadata import describe_topics
+from bronze.kafka.source import Ingest
 from bronze.progress import start_offsets, topic_registry
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.errors import OffsetsExpiredError, SourceError
@@ -100,7 +101,7 @@ def test_spark_decides_the_same_without_brokers(spark: SparkSession, new_run: Ru
     ):
         kafka = kafka_of(broker, name, starting_offsets=given)
         for seen in (describe_topics(kafka, [name]), {}):
-            assert start_offsets._decided(spark, new_run(), kafka, seen) == {name: wanted}, (given, seen)
+            assert start_offsets._decided(Ingest(spark, new_run(), kafka), seen) == {name: wanted}, (given, seen)
     producer.abort_transaction(30)
     with pytest.raises(SourceError, match="lacks a partition"):
         ingest(spark, new_run(), kafka_of(broker, name, starting_offsets={name: {"0": 3}}))
