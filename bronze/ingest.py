@@ -57,10 +57,7 @@ _SENDERS_LEARN = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Ingested:
-    """One run of Bronze: appended records, micro-batches with records, and Bronze's Delta version before and after.
-
-    `skipped` has each topic that could not be read, with the reason, if the settings skip such topics.
-    """
+    """One run of Bronze: micro-batches with records, Delta versions before and after, skipped topics with the reason."""
 
     records: int
     batches: int
@@ -74,9 +71,8 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
     Commits to `bronze_topics` if a topic is new, and one version per micro-batch of at most `max_offsets_per_trigger` records.
-    The checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` and so on. Without `sources`, Silver reads
-    producer, epoch and sequence. If the settings skip unreadable topics, their errors are not raised, but stored in the result
-    and in `bronze_topics`.
+    Without `sources`, Silver reads producer, epoch and sequence. If the settings skip unreadable topics, their errors are not
+    raised, but stored in the result and in `bronze_topics`.
 
     Raises:
         TopicRecreatedError: A topic was deleted and recreated.
@@ -121,7 +117,7 @@ def require_readable_topics(spark: SparkSession, run: Run, kafka: Kafka) -> None
         topics = {**standing.topics, **_new_topics(job, standing, seen)}
         standing = choose(spark, run, standing.version, standing.streamed, topics)
         with contextlib.suppress(LookError):
-            topic_breaks.require_whole(job, standing)
+            topic_breaks.require_unbroken(job, standing)
     topic_breaks.require_decoded(job, standing)
 
 

@@ -1,9 +1,7 @@
 """Where a new checkpoint starts each partition: after its highest offset in Bronze, or where reading it started.
 
-A start is decided once, before the partition is read, and kept in `bronze_topics`. The settings count only for a topic that
-was never read. So a new checkpoint skips no record, reads no unwanted record, and misses no expired offset.
-
-A table without its checkpoint is enough. A checkpoint without its table would skip the table's lost records: it is refused.
+A start is decided once, before the partition is read, and kept in `bronze_topics`; the settings count only before that. A
+table without its checkpoint is enough. A checkpoint without its table would skip the table's lost records: it is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pyspark.sql.utils import is_remote
 
 from bronze.kafka import metadata
 from bronze.kafka.errors import UNLIKE_PARTITIONS, another_reader, refusal
-from bronze.kafka.metadata import EARLIEST, LATEST, LookError, bounds, describe_topics, named_offset
+from bronze.kafka.metadata import EARLIEST, LATEST, LookError, describe_topics, named_offset
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
 from bronze.progress.topic_registry import Topic
@@ -39,9 +37,9 @@ if TYPE_CHECKING:
 def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
-    A topic that was never read starts where the settings say. If that is the latest offset, an earlier start in the table wins.
-    For a topic with rows of 0.2, partitions without a record in Bronze continue at the checkpoint; without one the topic is
-    left out. `seen` is empty if the brokers cannot be asked from here. Commits nothing.
+    If the settings say the latest offset, an earlier start in the table wins. Without a record in Bronze, a partition of a
+    topic with rows of 0.2 continues at the checkpoint; without one the topic is left out. `seen` is empty if the brokers
+    cannot be asked from here. Commits nothing.
 
     Raises:
         SourceError: The settings do not name the partitions that a topic has.
@@ -55,12 +53,11 @@ def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> S
 
 
 def _by_settings(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
-    found = {}
-    for name, offsets in _decided(job, seen).items():
+    found = _decided(job, seen)
+    for name, offsets in found.items():
         before = (position.topics[name].starts if name in position.topics else None) or {}
-        latest = {int(each): at for each, at in offsets.items() if named_offset(job.kafka.start_of(name), each) == LATEST}
-        kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
-        found[name] = {int(each): at for each, at in offsets.items()} | kept
+        latest = [each for each in offsets if named_offset(job.kafka.start_of(name), each) == LATEST]
+        offsets |= {each: min(offsets[each], before.get(each, offsets[each])) for each in latest}
     return found
 
 
@@ -150,7 +147,7 @@ def next_after_held(
         started = EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
         read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else EARLIEST
         known = max(following, given_up, started, read_to)
-        wanted = named_offset(given.get(name, "earliest"), partition)
+        wanted = named_offset(given.get(name, "earliest"), int(partition))
         is_wanted = is_first and (not of_bronze or wanted >= 0)
         wanted = assigned[name][partition] if wanted == LATEST else wanted
         return known if known >= 0 else wanted if is_wanted else EARLIEST
@@ -169,7 +166,7 @@ def _assigned(job: Ingest) -> Offsets:
     return _at_spark(replace(job, kafka=job.kafka.model_copy(update={"starting_offsets": "latest"})))
 
 
-def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Offsets:
+def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Starts:
     """Return where the settings start each partition, in offsets that Kafka has: by the brokers or else by Spark."""
     kafka = job.kafka
     if all(name in seen for name in kafka.topics):
@@ -181,7 +178,7 @@ def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Offsets:
         if unlike:
             raise refusal(UNLIKE_PARTITIONS, "; ".join(unlike), kafka, "")
         with suppress(LookError):
-            return {name: _at_brokers(job, name, seen[name]) for name in kafka.topics}
+            return {name: metadata.starts(kafka, name, seen[name].partitions, job.spark) for name in kafka.topics}
     found: Offsets = {}
     by_start: dict[str, list[str]] = {}  # all topics of a query start at the same word, at the same time, or at offsets
     for name in kafka.topics:
@@ -189,12 +186,7 @@ def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Offsets:
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
     for names in by_start.values():
         found |= _at_spark(job.of_topics(*names))
-    return found
-
-
-def _at_brokers(job: Ingest, name: str, seen: Seen) -> dict[str, int]:
-    spans = bounds(job.kafka, name, seen.partitions, job.spark, is_committed=True)
-    return {str(each): offset for each, offset in metadata.starts(job.kafka, name, spans, job.spark).items()}
+    return {name: {int(each): at for each, at in offsets.items()} for name, offsets in found.items()}
 
 
 def _at_spark(job: Ingest) -> Offsets:

@@ -128,23 +128,14 @@ def _unread(job: Ingest, position: BronzePosition, name: str, partitions: Iterab
     return {each: (max(earliest, following[str(each)]), end) for each, (earliest, end) in bounds.items()}
 
 
-def require_whole(job: Ingest, position: BronzePosition) -> None:
+def require_unbroken(job: Ingest, position: BronzePosition) -> None:
     """Raise the error that a read would raise if it cannot continue at this position. Commits nothing.
 
     Raises:
-        SourceError: The checkpoint to continue with holds a topic that the settings do not name.
         TopicRecreatedError: A topic ends before the next offset to read.
         OffsetsExpiredError: Kafka no longer has the next records.
         LookError: No broker can be asked.
     """
-    if left := sorted(set(position.checkpoint.planned or ()) - set(job.kafka.topics)):
-        observed = f"kafka.topics does not name {', '.join(left)}"
-        raise errors.refusal(errors.GONE, observed, job.kafka, position.checkpoint.folder)
-    require_unbroken(job, position)
-
-
-def require_unbroken(job: Ingest, position: BronzePosition) -> None:
-    """Raise if a topic has a break that the brokers show; errors as `require_whole`, but of topics alone."""
     kafka, folder = job.kafka, position.checkpoint.folder
     breaks = [each for name in kafka.topics if (each := find(job, position, name)) is not None]
     if back := [each for each in breaks if each.cause == RECREATED]:

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Growth:
-    """Partitions that a topic got while it was read.
+    """Partitions that a topic got while it was read: their number before and now, and when a run noticed it.
 
-    Attributes:
-        before: The number of partitions before.
-        partitions: The number of partitions now.
-        noticed_at: When a run noticed the new partitions.
-        is_read: Whether all records from before the producers knew the new partitions are read.
+    `is_read` says whether all records from before the producers knew the new partitions are read.
     """
 
     before: int
@@ -192,7 +188,7 @@ def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
 
 
 def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
-    """Append a row for each topic whose reading starts. One commit, none if there is no topic."""
+    """Append a row for each topic whose reading starts, in one commit."""
     _append(spark, run, [{**_row(topic), "cause": BEGUN} for topic in topics])
 
 

@@ -94,14 +94,13 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
 
 
 def _found(job: Ingest, position: BronzePosition, topic: str) -> Break | None:
-    kafka = job.kafka
-    if topic not in kafka.topics or topic not in position.topics:
-        known = topic in kafka.topics
+    kafka, is_ours = job.kafka, topic in job.kafka.topics
+    if not is_ours or topic not in position.topics:
         raise UsageError(
-            "This topic was never read; there is nothing to continue." if known else "kafka.topics does not name this topic.",
-            where=str(job.run.table(BRONZE_TOPICS)) if known else "topic accept",
+            "This topic was never read; there is nothing to continue." if is_ours else "kafka.topics does not name this topic.",
+            where=str(job.run.table(BRONZE_TOPICS)) if is_ours else "topic accept",
             observed=topic,
-            expected=", ".join(sorted(position.topics if known else kafka.topics)),
+            expected=", ".join(sorted(position.topics if is_ours else kafka.topics)),
         )
     try:
         found = topic_breaks.find(job, position, topic)
