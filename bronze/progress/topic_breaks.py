@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bronze.kafka import errors, metadata
 from bronze.kafka.metadata import LookError
@@ -209,7 +209,8 @@ def _error_of_lost_offsets(error: SourceError, expired: Sequence[Break]) -> Sour
 def _about(topics: Iterable[str], kind: type[E], error: SourceError | None = None, **parts: str) -> E:
     """Return an error about these topics; parts that are not given are those of `error`."""
     names = ("what", "where", "observed", "expected", "next_step")
-    found = kind(**{name: parts.get(name, getattr(error, name, None)) for name in names})
+    every: dict[str, Any] = {name: parts.get(name, getattr(error, name, None)) for name in names}
+    found = kind(**every)
     found.topics = tuple(topics)
     return found
 
