@@ -183,7 +183,7 @@ def _read_available(job: Ingest, standing: BronzePosition) -> dict[int, int] | N
             raise _translate_error(job, standing, met) from None
         except SPARK_ERRORS as error:
             raise _translate_error(job, standing, error) from None
-        if all(planned[name][str(partition)] >= end for (name, partition), (_, end) in ends.items()):
+        if all(planned[name][partition] >= end for (name, partition), (_, end) in ends.items()):
             return None
 
 
@@ -251,7 +251,7 @@ def _new_topics(
         topic = replace(known, skipped=None) if known else Topic(name, 1, topic_id, checkpoint.number, {})
         number = checkpoint.number + 1 if is_another_list else topic.checkpoint
         topic = replace(topic, checkpoint=number, topic_id=topic.topic_id or topic_id)
-        partitions = {*map(int, (checkpoint.planned or {}).get(name, ()))}
+        partitions = {*(checkpoint.planned or {}).get(name, ())}
         if name in seen and not (partitions and known and known.starts is None):  # of 0.2: those after its last run are added
             partitions |= {*seen[name].partitions}
         topic = replace(topic, starts=started.get(name, topic.starts)).with_partitions(partitions)

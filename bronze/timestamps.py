@@ -56,7 +56,7 @@ Partition = tuple[str, int]
 def available(job: Ingest, position: BronzePosition) -> Ranges:
     """Return the offset ranges that Kafka holds now, for the partitions of the last planned batch. Raises as `bounds`."""
     planned = position.checkpoint.planned or {}
-    found = {name: bounds(job.kafka, name, map(int, partitions), job.spark) for name, partitions in planned.items()}
+    found = {name: bounds(job.kafka, name, partitions, job.spark) for name, partitions in planned.items()}
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
@@ -73,7 +73,7 @@ def append_planned(job: Ingest, position: BronzePosition, met: Place) -> BronzeP
     for name, partitions in planned.items():
         for partition, end in partitions.items():
             if starts[name][partition] < end:
-                left[name, int(partition)] = starts[name][partition], end
+                left[name, partition] = starts[name][partition], end
     places = fill(job, position, left, met)
     shown = [f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     job.run.report.event("bronze.timestamps_met", places=shown)

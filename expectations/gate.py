@@ -362,13 +362,9 @@ def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, decision: 
     table = run.table(GATE_DECISIONS)
     tables.create(spark, table, DECISIONS)
     row = {
-        "gate_run_id": gate_run.gate_run_id,
-        "first_load_seq": gate_run.first_load_seq,
-        "last_load_seq": gate_run.last_load_seq,
-        "decision": decision.decision,
+        **vars(decision),
+        **{name: getattr(gate_run, name) for name in ("gate_run_id", "first_load_seq", "last_load_seq")},
         "expectations": ", ".join(gate_run.failed),
-        "reason": decision.reason,
-        "decided_by": decision.decided_by,
         "run_id": run.run_id,
         "decided_at": datetime.now(UTC),
     }

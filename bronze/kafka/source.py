@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import SourceError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
-    Offsets = dict[str, dict[str, int]]
+    Offsets = dict[str, dict[int, int]]
     """Topic to partition to offset; -2 is a partition's earliest, -1 its latest."""
     Ranges = Mapping[tuple[str, int], tuple[int, int]]
     """(topic, partition) to the first offset and the one after the last."""
@@ -58,7 +58,7 @@ def java_properties(kafka: Kafka) -> dict[str, str]:
     return client
 
 
-def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
+def reader_options(kafka: Kafka, start: str | Mapping[str, Mapping[Any, int]] = "earliest") -> dict[str, str]:
     """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
     options = {
         **{f"kafka.{name}": value for name, value in java_properties(kafka).items()},
@@ -79,7 +79,7 @@ def range_options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
     for (name, partition), span in ranges.items():
         named.setdefault(name, []).append(partition)
         for offsets, offset in zip(bounds_of, span, strict=True):
-            offsets.setdefault(name, {})[str(partition)] = offset
+            offsets.setdefault(name, {})[partition] = offset
     options = reader_options(kafka, bounds_of[0])
     for other in ("subscribe", "maxOffsetsPerTrigger"):
         options.pop(other, None)

@@ -47,7 +47,7 @@ class Checkpoint:
         """Return why a query must not use it, or None if it may. `streamed` is the last micro-batch in the table.
 
         >>> from lakehouse.delta.tables import Streamed
-        >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
+        >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {0: 5}})
         >>> whole.damage(Streamed("q", 1, is_undone=False)), whole.damage(Streamed("q", 0, is_undone=False))
         (None, None)
         >>> whole.damage(Streamed("q", 2, is_undone=False))
@@ -163,7 +163,7 @@ def beginning(spark: SparkSession, folder: str) -> Offsets:
     found = [file for file in _files(spark, f"{folder}/sources/0") if file.endswith("/0")]
     text = _texts(spark, found).get("0", "") if found else ""
     try:
-        return dict(json.loads(text[text.index("{") :]))
+        return _offsets(text[text.index("{") :])
     except ValueError:
         return {}
 
@@ -193,9 +193,13 @@ def _query_id(metadata: str | None) -> str | None:
 def _ends(offsets: str | None) -> Offsets | None:
     """Parse the offsets in a batch's file: a format line, one line for the batch, one for each source."""
     try:
-        return dict(json.loads((offsets or "").splitlines()[2]))
+        return _offsets((offsets or "").splitlines()[2])
     except (ValueError, IndexError):  # cut off
         return None
+
+
+def _offsets(text: str) -> Offsets:
+    return {name: {int(each): at for each, at in partitions.items()} for name, partitions in json.loads(text).items()}
 
 
 def _files(spark: SparkSession, folder: str) -> list[str]:

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from bronze.kafka.source import Ingest, Offsets
     from bronze.progress.checkpoint import BronzePosition
 
-    Starts = dict[str, dict[int, int]]
-    """Topic to partition to offset."""
 
-
-def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
+def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Offsets:
     """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
 
     If the settings say the latest offset, an earlier start in the table wins. Without a record in Bronze, a partition of a
@@ -52,7 +49,7 @@ def starts(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> S
     return found | (_by_checkpoint(job, position, old) if old else {})
 
 
-def _by_settings(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Starts:
+def _by_settings(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> Offsets:
     found = _decided(job, seen)
     for name, offsets in found.items():
         before = (position.topics[name].starts if name in position.topics else None) or {}
@@ -61,13 +58,13 @@ def _by_settings(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]
     return found
 
 
-def _by_checkpoint(job: Ingest, position: BronzePosition, topics: Iterable[Topic]) -> Starts:
+def _by_checkpoint(job: Ingest, position: BronzePosition, topics: Iterable[Topic]) -> Offsets:
     """Leave out partitions that have records in Bronze: a checkpoint's end there would skip records that a RESTORE removes."""
     reached = checkpoints.reached(job.spark, job.run, position)
     own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
     held = _held(job, [topic.stored_as for topic in own]) if own else {}
     return {
-        topic.name: {int(each): at for each, at in reached[topic.name].items() if each not in held.get(topic.stored_as, {})}
+        topic.name: {each: at for each, at in reached[topic.name].items() if each not in held.get(topic.stored_as, {})}
         for topic in own
     }
 
@@ -126,28 +123,28 @@ def next_after_held(
 
     >>> from bronze.progress.topic_registry import Topic
     >>> of_0_2, t = Topic("t", 1, None, 1, {}), Topic("t", 1, None, 1, {1: 4}, {0: 20, 1: 3, 2: 9})
-    >>> assigned = {"t": {"0": 99, "1": 99, "2": 99, "3": 99}}
-    >>> held = {"t": {"0": 41}}
+    >>> assigned = {"t": {0: 99, 1: 99, 2: 99, 3: 99}}
+    >>> held = {"t": {0: 41}}
     >>> next_after_held(held, assigned=assigned, given={"t": "latest"}, topics={"t": t})
-    {'t': {'0': 42, '1': 4, '2': 9, '3': 0}}
-    >>> next_after_held(held, assigned=assigned, given={"t": "latest"}, topics={"t": of_0_2}, reached={"t": {"1": 7, "2": 0}})
-    {'t': {'0': 42, '1': 7, '2': 0, '3': 0}}
+    {'t': {0: 42, 1: 4, 2: 9, 3: 0}}
+    >>> next_after_held(held, assigned=assigned, given={"t": "latest"}, topics={"t": of_0_2}, reached={"t": {1: 7, 2: 0}})
+    {'t': {0: 42, 1: 7, 2: 0, 3: 0}}
     >>> next_after_held(held, assigned=assigned, given={"t": {"0": 50, "1": -1, "2": 50}}, topics={"t": of_0_2})
-    {'t': {'0': 42, '1': -2, '2': 50, '3': -2}}
+    {'t': {0: 42, 1: -2, 2: 50, 3: -2}}
     >>> again = Topic("t", 2, None, 1, {})  # a checkpoint of an earlier incarnation does not count
-    >>> next_after_held({}, assigned={"t": {"0": 99}}, given={"t": {"0": 50}}, topics={"t": again}, reached={"t": {"0": 70}})
-    {'t': {'0': -2}}
+    >>> next_after_held({}, assigned={"t": {0: 99}}, given={"t": {"0": 50}}, topics={"t": again}, reached={"t": {0: 70}})
+    {'t': {0: -2}}
     """
 
-    def next_offset(name: str, partition: str) -> int:
+    def next_offset(name: str, partition: int) -> int:
         topic = topics.get(name) or Topic(name, 1, None, 1, {})
         of_bronze, is_first = held.get(topic.stored_as, {}), topic.incarnation == 1
         following = of_bronze.get(partition, -1) + 1 or EARLIEST
-        given_up = topic.go_on_at.get(int(partition), EARLIEST)
-        started = EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
+        given_up = topic.go_on_at.get(partition, EARLIEST)
+        started = EARLIEST if topic.starts is None else topic.starts.get(partition, 0)
         read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else EARLIEST
         known = max(following, given_up, started, read_to)
-        wanted = named_offset(given.get(name, "earliest"), int(partition))
+        wanted = named_offset(given.get(name, "earliest"), partition)
         is_wanted = is_first and (not of_bronze or wanted >= 0)
         wanted = assigned[name][partition] if wanted == LATEST else wanted
         return known if known >= 0 else wanted if is_wanted else EARLIEST
@@ -162,11 +159,11 @@ def _assigned(job: Ingest) -> Offsets:
         with suppress(LookError):
             seen = describe_topics(job.kafka, topics, job.spark)
             if all(name in seen for name in topics):
-                return {name: dict.fromkeys(map(str, seen[name].partitions), LATEST) for name in topics}
+                return {name: dict.fromkeys(seen[name].partitions, LATEST) for name in topics}
     return _at_spark(replace(job, kafka=job.kafka.model_copy(update={"starting_offsets": "latest"})))
 
 
-def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Starts:
+def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Offsets:
     """Return where the settings start each partition, in offsets that Kafka has: by the brokers or else by Spark."""
     kafka = job.kafka
     if all(name in seen for name in kafka.topics):
@@ -186,7 +183,7 @@ def _decided(job: Ingest, seen: Mapping[str, Seen]) -> Starts:
         by_start.setdefault(start if isinstance(start, str) else "", []).append(name)
     for names in by_start.values():
         found |= _at_spark(job.of_topics(*names))
-    return {name: {int(each): at for each, at in offsets.items()} for name, offsets in found.items()}
+    return found
 
 
 def _at_spark(job: Ingest) -> Offsets:
@@ -214,5 +211,5 @@ def _held(job: Ingest, topics: list[str]) -> Offsets:
     rows = records.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
     held: Offsets = {}
     for row in rows:
-        held.setdefault(row["topic"], {})[str(row["partition"])] = row["offset"]
+        held.setdefault(row["topic"], {})[row["partition"]] = row["offset"]
     return held

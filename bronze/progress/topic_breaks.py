@@ -89,7 +89,7 @@ def find(job: Ingest, position: BronzePosition, name: str) -> Break | None:
     """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
     topic, seen = position.topics[name], _seen(job, name)
     bounds = metadata.bounds(job.kafka, name, seen.partitions, job.spark)
-    begins = _next(job, position, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
+    begins = _next(job, position, {name: {each: latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
         return Break(topic, RECREATED, seen.topic_id, starts={each: earliest for each, (earliest, _) in bounds.items()})
     lost = [LostRange(each, offset, bounds[each][0] - 1) for each, offset in begins.items() if bounds[each][0] > offset]
@@ -123,9 +123,9 @@ def _seen(job: Ingest, name: str) -> Seen:
 def _unread(job: Ingest, position: BronzePosition, name: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Return the offsets of a topic's partitions that Kafka has and Bronze lacks, as the first and the one after the last."""
     bounds = metadata.bounds(job.kafka, name, partitions, job.spark, is_committed=True)
-    ends = {str(each): end for each, (_, end) in bounds.items()}
+    ends = {each: end for each, (_, end) in bounds.items()}
     following = start_offsets.next_offsets(job, position, {name: ends})[name]
-    return {each: (max(earliest, following[str(each)]), end) for each, (earliest, end) in bounds.items()}
+    return {each: (max(earliest, following[each]), end) for each, (earliest, end) in bounds.items()}
 
 
 def require_unbroken(job: Ingest, position: BronzePosition) -> None:
@@ -155,7 +155,7 @@ def require_decoded(job: Ingest, position: BronzePosition) -> None:
     for name, partitions in last.planned.items():
         for partition, end in partitions.items():
             start = begins.get(name, {}).get(partition, end)
-            if start < end and (batch := _first_corrupt(job, (name, int(partition)), (start, end))):
+            if start < end and (batch := _first_corrupt(job, (name, partition), (start, end))):
                 raise _named_batch(errors.refusal(errors.CORRUPT, "", job.kafka, last.folder), name, batch)
 
 
@@ -223,7 +223,7 @@ def _next(job: Ingest, position: BronzePosition, latest: Offsets) -> dict[int, i
         offsets = {each: ends.get(each, 0) for each in partitions}  # Spark requires a new partition from offset 0
     else:
         offsets = start_offsets.next_offsets(job, position, latest)[name]
-    return {int(each): offset for each, offset in offsets.items() if offset >= 0}
+    return {each: offset for each, offset in offsets.items() if offset >= 0}
 
 
 def _differ(known: Topic, seen: Seen) -> bool:
