@@ -57,11 +57,7 @@ class Topic:
 
     @property
     def stored_as(self) -> str:
-        """The topic's name in all tables.
-
-        >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
-        ('t@2', 't')
-        """
+        """The topic's name in all tables."""
         return _stored_as(self.name, self.incarnation)
 
     @property
