@@ -24,10 +24,10 @@ from pyspark.sql.utils import is_remote
 from bronze import timestamps
 from bronze.kafka.errors import failure, malformed_timestamp
 from bronze.kafka.metadata import LookError, describe_topics
-from bronze.kafka.source import reader_options, require_reachable
+from bronze.kafka.source import Ingest, reader_options, require_reachable
 from bronze.progress import topic_breaks, topic_registry
-from bronze.progress.checkpoint import read_position, with_topics
-from bronze.progress.start_offsets import require_table, restrict_to_topics, starting_point, starts
+from bronze.progress.checkpoint import choose, read_position
+from bronze.progress.start_offsets import require_table, starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun, write_grown
 from bronze.records import bronze_records
 from lakehouse.contracts.bronze import BRONZE
@@ -57,10 +57,7 @@ _SENDERS_LEARN = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Ingested:
-    """One run of Bronze: appended records, micro-batches with records, and Bronze's Delta version before and after.
-
-    `skipped` has each topic that could not be read, with the reason, if the settings skip such topics.
-    """
+    """One run of Bronze: micro-batches with records, Delta versions before and after, skipped topics with the reason."""
 
     records: int
     batches: int
@@ -70,23 +67,12 @@ class Ingested:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Ingest:
-    """What one ingest reads and writes: the topics of the settings, or those of them that can be read."""
-
-    spark: SparkSession
-    run: Run
-    kafka: Kafka
-    sources: Sources | None = None
-
-
 def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None = None) -> Ingested:
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
     Commits to `bronze_topics` if a topic is new, and one version per micro-batch of at most `max_offsets_per_trigger` records.
-    The checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` and so on. Without `sources`, Silver reads
-    producer, epoch and sequence. If the settings skip unreadable topics, their errors are not raised, but stored in the result
-    and in `bronze_topics`.
+    Without `sources`, Silver reads producer, epoch and sequence. If the settings skip unreadable topics, their errors are not
+    raised, but stored in the result and in `bronze_topics`.
 
     Raises:
         TopicRecreatedError: A topic was deleted and recreated.
@@ -104,7 +90,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None 
     bronze = run.table(BRONZE_RECORDS)
     bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
-    standing, job = read_position(spark, run), _Ingest(spark, run, kafka, sources)
+    standing, job = read_position(spark, run), Ingest(spark, run, kafka, sources)
     records, batches, skipped = _read_readable(job, standing, _seen(job))
     ingested = Ingested(
         records=records,
@@ -124,89 +110,86 @@ def require_readable_topics(spark: SparkSession, run: Run, kafka: Kafka) -> None
     if not is_remote():
         require_reachable(kafka.bootstrap_servers)
     tables.require_columns(spark, run.table(BRONZE_RECORDS), BRONZE)
-    standing = read_position(spark, run, is_dry_run=True)
-    require_table(spark, run, standing)
-    topic_breaks.require_record(spark, kafka)
-    job = _Ingest(spark, run, kafka)
+    standing, job = read_position(spark, run, is_dry_run=True), Ingest(spark, run, kafka)
+    require_table(job, standing)
+    topic_breaks.require_record(job)
     if seen := _seen(job):
-        standing = with_topics(spark, run, standing, _new_topics(job, standing, seen))
+        topics = {**standing.topics, **_new_topics(job, standing, seen)}
+        standing = choose(spark, run, standing.version, standing.streamed, topics)
         with contextlib.suppress(LookError):
-            topic_breaks.require_whole(spark, run, kafka, standing)
-    topic_breaks.require_decoded(spark, kafka, standing)
+            topic_breaks.require_unbroken(job, standing)
+    topic_breaks.require_decoded(job, standing)
 
 
-def _read_readable(job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen]) -> tuple[int, int, dict[str, SourceError]]:
+def _read_readable(job: Ingest, standing: BronzePosition, seen: Mapping[str, Seen]) -> tuple[int, int, dict[str, SourceError]]:
     """Append the available records; return the number of records and of micro-batches, and the errors of skipped topics."""
-    spark, run, kafka = job.spark, job.run, job.kafka
-    before, started_at, is_skipping = standing.version, datetime.now(UTC), kafka.on_unreadable_topic == "skip"
-    skipped = topic_breaks.find_unreadable(spark, run, kafka, standing, seen) if is_skipping else {}
-    records, batches, has_failed = 0, 0, False
-    while names := tuple(name for name in kafka.topics if name not in skipped):
-        rest = replace(job, kafka=restrict_to_topics(kafka, names))
+    spark, run = job.spark, job.run
+    before, started_at, is_skipping = standing.version, datetime.now(UTC), job.kafka.on_unreadable_topic == "skip"
+    skipped = topic_breaks.find_unreadable(job, standing, seen) if is_skipping else {}
+    batches: dict[int, int] | None = {}
+    has_failed = False
+    while names := [name for name in job.kafka.topics if name not in skipped]:
+        rest = job.of_topics(*names)
         of_rest = {name: seen[name] for name in names if name in seen}
         try:
             standing = _with_new_topics(rest, standing, of_rest, is_another_list=has_failed)
             run.report.event("bronze.started", from_version=standing.version)
             crash_point("bronze.started")
-            records, batches = _read_available(rest, standing)
+            batches = _read_available(rest, standing)
             _note_growths(rest, standing, of_rest, started_at)
             break
         except SourceError as error:
-            named = topic_breaks.errors_by_topic(spark, rest.kafka, error) if is_skipping else {}
+            named = topic_breaks.errors_by_topic(rest, error) if is_skipping else {}
             if not named:
                 raise
             skipped |= named
         has_failed, standing = True, read_position(spark, run)
-    if has_failed:
+    if has_failed or batches is None:
         version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
-        records, batches = appended or 0, version - before
+        counted = appended or 0, version - before
+    else:
+        counted = sum(batches.values()), sum(1 for records in batches.values() if records)
     for name, why in skipped.items():
         run.report.event("bronze.topic_failed", topic=name, why=why.what, observed=why.observed, next=why.next_step)
     if skipped:
         topic_registry.write_skipped(spark, run, standing.topics, skipped)
-    return records, batches, skipped
+    return *counted, skipped
 
 
-def _read_available(job: _Ingest, standing: BronzePosition) -> tuple[int, int]:
-    """Append everything that is available; return the number of records and of micro-batches.
+def _read_available(job: Ingest, standing: BronzePosition) -> dict[int, int] | None:
+    """Append everything that is available; return the records of each micro-batch, or None if others were appended as well.
 
     `bronze.timestamps` appends a batch with a record whose timestamp Spark cannot hold. A producer may send such records
     without end, so reading then stops at the offsets that were available when the first one was read.
     """
-    spark, run, kafka = job.spark, job.run, job.kafka
-    before, ends = standing.version, None
-    batches: dict[int, int] = {}
+    ends = None
     while True:
         try:
             batches = _stream(job, standing)
-            break
         except SPARK_ERRORS as error:
             met, place = error, None if is_remote() else malformed_timestamp(error)
+        else:
+            return None if ends else batches
         if place is None:
             # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show it.
             raise _translate_error(job, standing, met) from None
         try:
-            standing = read_position(spark, run)
+            standing = read_position(job.spark, job.run)
             planned = standing.checkpoint.planned or {}
-            ends = ends or timestamps.available(spark, kafka, planned)
-            appender = timestamps.RangeAppender(spark, run, kafka, job.sources, standing.renamed)
-            standing = timestamps.append_planned(appender, standing, place)
+            ends = ends or timestamps.available(job, standing)
+            standing = timestamps.append_planned(job, standing, place)
         except LookError as error:
-            run.report.event("bronze.timestamps_not_read", why=str(error))
+            job.run.report.event("bronze.timestamps_not_read", why=str(error))
             raise _translate_error(job, standing, met) from None
         except SPARK_ERRORS as error:
             raise _translate_error(job, standing, error) from None
-        if all(planned[name][str(partition)] >= end for (name, partition), (_, end) in ends.items()):
-            break
-    if ends is None:
-        return sum(batches.values()), sum(1 for records in batches.values() if records)
-    version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
-    return appended or 0, version - before
+        if all(planned[name][partition] >= end for (name, partition), (_, end) in ends.items()):
+            return None
 
 
-def _stream(job: _Ingest, standing: BronzePosition) -> dict[int, int]:
+def _stream(job: Ingest, standing: BronzePosition) -> dict[int, int]:
     """Run the streaming query; return the number of records of each micro-batch."""
-    start, bronze = starting_point(job.spark, job.run, job.kafka, standing), job.run.table(BRONZE_RECORDS)
+    start, bronze = starting_point(job, standing), job.run.table(BRONZE_RECORDS)
     consumed = job.spark.readStream.format("kafka").options(**reader_options(job.kafka, start or "earliest")).load()
     records = bronze_records(consumed, job.run.run_id, standing.renamed, job.sources)
     writer = records.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
@@ -214,17 +197,16 @@ def _stream(job: _Ingest, standing: BronzePosition) -> dict[int, int]:
     return _follow(writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql), job.run.report)
 
 
-def _translate_error(job: _Ingest, standing: BronzePosition, error: Exception) -> TidemarkError:
-    spark, run, kafka = job.spark, job.run, job.kafka
-    if refused := storage_errors.failure(error, run.lakehouse) or unsupported(error, run.table(BRONZE_RECORDS)):
+def _translate_error(job: Ingest, standing: BronzePosition, error: Exception) -> TidemarkError:
+    if refused := storage_errors.failure(error, job.run.lakehouse) or unsupported(error, job.run.table(BRONZE_RECORDS)):
         return refused
-    translated = failure(error, kafka, standing.checkpoint.folder)
+    translated = failure(error, job.kafka, standing.checkpoint.folder)
     if isinstance(translated, OffsetsExpiredError | TopicRecreatedError | BatchCorruptError):
-        return topic_breaks.with_offsets(spark, run, kafka, read_position(spark, run), translated)
+        return topic_breaks.with_offsets(job, read_position(job.spark, job.run), translated)
     return translated
 
 
-def _note_growths(job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], started_at: datetime) -> None:
+def _note_growths(job: Ingest, standing: BronzePosition, seen: Mapping[str, Seen], started_at: datetime) -> None:
     """Commit for which topics all records from before the producers knew the added partitions are read."""
     after = _seen(job) if seen else {}
     if not after or after != seen:  # the partitions came during the read, or only the checkpoint knows them
@@ -235,7 +217,7 @@ def _note_growths(job: _Ingest, standing: BronzePosition, seen: Mapping[str, See
 
 
 def _with_new_topics(
-    job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
+    job: Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
 ) -> BronzePosition:
     """Check that no topic was recreated; commit new topics, their partitions, starts and ids.
 
@@ -252,13 +234,13 @@ def _with_new_topics(
 
 
 def _new_topics(
-    job: _Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
+    job: Ingest, standing: BronzePosition, seen: Mapping[str, Seen], *, is_another_list: bool = False
 ) -> dict[str, Topic]:
     """Return the topics that need a new row in `bronze_topics`. The checkpoint may show that the list of topics changed."""
     kafka, checkpoint = job.kafka, standing.checkpoint
     topic_breaks.require_same_topic_id(standing.topics, seen, where=kafka.bootstrap_servers)
     try:
-        started = starts(job.spark, job.run, kafka, standing, seen)
+        started = starts(job, standing, seen)
     except SPARK_ERRORS as error:
         raise _translate_error(job, standing, error) from None
     noted: dict[str, Topic] = {}
@@ -269,7 +251,7 @@ def _new_topics(
         topic = replace(known, skipped=None) if known else Topic(name, 1, topic_id, checkpoint.number, {})
         number = checkpoint.number + 1 if is_another_list else topic.checkpoint
         topic = replace(topic, checkpoint=number, topic_id=topic.topic_id or topic_id)
-        partitions = {*map(int, (checkpoint.planned or {}).get(name, ()))}
+        partitions = {*(checkpoint.planned or {}).get(name, ())}
         if name in seen and not (partitions and known and known.starts is None):  # of 0.2: those after its last run are added
             partitions |= {*seen[name].partitions}
         topic = replace(topic, starts=started.get(name, topic.starts)).with_partitions(partitions)
@@ -278,7 +260,7 @@ def _new_topics(
     return noted
 
 
-def _seen(job: _Ingest) -> dict[str, Seen]:
+def _seen(job: Ingest) -> dict[str, Seen]:
     """Ask the brokers to describe the topics; empty if they cannot be asked from here."""
     if is_remote():
         return {}

@@ -15,9 +15,8 @@ a record; Silver accepts it once.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,13 +39,10 @@ from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from bronze.kafka.source import Offsets, Ranges
+    from bronze.kafka.source import Ingest, Ranges
     from bronze.progress.checkpoint import BronzePosition
-    from lakehouse.extract.sources import Sources
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Kafka
 
 _CHUNK_RECORDS = 10_000
 _CHUNK_BYTES = 32 * 1024 * 1024
@@ -57,72 +53,37 @@ _SILENCE_SECONDS = 60
 Partition = tuple[str, int]
 
 
-@dataclass(frozen=True)
-class RangeAppender:
-    """Appends offset ranges to `bronze_records`, with Spark or with librdkafka."""
-
-    spark: SparkSession
-    run: Run
-    kafka: Kafka
-    sources: Sources | None
-    stored_as: Mapping[str, str]
-
-    def append(self, ranges: Ranges) -> None:
-        """Append ranges, read by Spark, in one commit."""
-        if ranges:
-            consumed = self.spark.read.format("kafka").options(**range_options(self.kafka, ranges)).load()
-            self._commit(bronze_records(consumed, self.run.run_id, self.stored_as, self.sources))
-
-    def append_chunks(self, place: Partition, start: int, end: int) -> int:
-        """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset."""
-        with closing(consumer(self.kafka)) as reader:
-            reader.assign([TopicPartition(*place, start)])
-            has_odd = True
-            while has_odd and start < end:
-                rows, start, has_odd = _read_chunk(reader, start, end)
-                if rows:
-                    of_run = {"run_id": self.run.run_id, "ingested_at": datetime.now(UTC)}
-                    named = {"topic": self.stored_as.get(place[0], place[0]), "partition": place[1]}
-                    records = frames.of_contract(self.spark, [{**row, **named, **of_run} for row in rows], BRONZE)
-                    self._commit(with_extracted(records, self.sources))
-        return start
-
-    def _commit(self, rows: DataFrame) -> None:
-        tables.append(rows, self.run.table(BRONZE_RECORDS), BRONZE)
-        crash_point("bronze.carried_on")
-
-
-def available(spark: SparkSession, kafka: Kafka, planned: Offsets) -> Ranges:
-    """Return the offset ranges that Kafka holds now, for the partitions of a batch. Raises as `bounds`."""
-    found = {name: bounds(kafka, name, map(int, partitions), spark) for name, partitions in planned.items()}
+def available(job: Ingest, position: BronzePosition) -> Ranges:
+    """Return the offset ranges that Kafka holds now, for the partitions of the last planned batch. Raises as `bounds`."""
+    planned = position.checkpoint.planned or {}
+    found = {name: bounds(job.kafka, name, partitions, job.spark) for name, partitions in planned.items()}
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def append_planned(appender: RangeAppender, position: BronzePosition, met: Place) -> BronzePosition:
+def append_planned(job: Ingest, position: BronzePosition, met: Place) -> BronzePosition:
     """Append the last planned batch, which failed on `met`, and start a new checkpoint; return Bronze's new position.
 
     Raises:
         LookError: The brokers cannot be read from this machine.
         PySparkException, Py4JJavaError: Spark cannot read or write for another reason.
     """
-    spark, run = appender.spark, appender.run
     planned = position.checkpoint.planned or {}
-    starts = start_offsets.next_offsets(spark, run, appender.kafka, position, planned)
+    starts = start_offsets.next_offsets(job, position, planned)
     left: dict[Partition, tuple[int, int]] = {}
     for name, partitions in planned.items():
         for partition, end in partitions.items():
             if starts[name][partition] < end:
-                left[name, int(partition)] = starts[name][partition], end
-    places = fill(appender, left, met)
+                left[name, partition] = starts[name][partition], end
+    places = fill(job, position, left, met)
     shown = [f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
-    run.report.event("bronze.timestamps_met", places=shown)
+    job.run.report.event("bronze.timestamps_met", places=shown)
     begun = next(iter(position.topics.values()))
-    write_begun(spark, run, [replace(begun, checkpoint=position.checkpoint.number + 1)])
+    write_begun(job.spark, job.run, [replace(begun, checkpoint=position.checkpoint.number + 1)])
     crash_point("bronze.begun_anew")
-    return read_position(spark, run)
+    return read_position(job.spark, job.run)
 
 
-def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> list[Place]:
+def fill(job: Ingest, position: BronzePosition, ranges: Ranges, met: Place | None = None) -> list[Place]:
     """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first.
 
     Raises as `append_planned`.
@@ -132,27 +93,55 @@ def fill(appender: RangeAppender, ranges: Ranges, met: Place | None = None) -> l
     waiting, known = [ranges], met if met is not None and start <= met.offset < end else None
     while waiting:
         spans = waiting.pop()
-        place, known = known or _append(appender, spans), None
+        place, known = known or _append_or_meet(job, position, spans), None
         if place is not None:
             partition = (place.topic, place.partition)
             start, end = spans[partition]
-            appender.append({partition: (start, place.offset)} if start < place.offset else {})
-            following = appender.append_chunks(partition, place.offset, end)
+            _append(job, position, {partition: (start, place.offset)} if start < place.offset else {})
+            following = _append_chunks(job, position, partition, (place.offset, end))
             waiting.append({each: span for each, span in spans.items() if each != partition})
             waiting.append({partition: (following, end)} if following < end else {})
             places.append(place)
     return places
 
 
-def _append(appender: RangeAppender, ranges: Ranges) -> Place | None:
+def _append_or_meet(job: Ingest, position: BronzePosition, ranges: Ranges) -> Place | None:
     """Append ranges with Spark; or append nothing, and return the record that Spark failed on."""
     try:
-        appender.append(ranges)
+        _append(job, position, ranges)
     except SPARK_ERRORS as error:
         if (place := malformed_timestamp(error)) is None:
             raise
         return place
     return None
+
+
+def _append(job: Ingest, position: BronzePosition, ranges: Ranges) -> None:
+    """Append ranges, read by Spark, in one commit."""
+    if ranges:
+        consumed = job.spark.read.format("kafka").options(**range_options(job.kafka, ranges)).load()
+        _commit(job, bronze_records(consumed, job.run.run_id, position.renamed, job.sources))
+
+
+def _append_chunks(job: Ingest, position: BronzePosition, place: Partition, span: tuple[int, int]) -> int:
+    """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset."""
+    start, end = span
+    with closing(consumer(job.kafka)) as reader:
+        reader.assign([TopicPartition(*place, start)])
+        has_odd = True
+        while has_odd and start < end:
+            rows, start, has_odd = _read_chunk(reader, start, end)
+            if rows:
+                of_run = {"run_id": job.run.run_id, "ingested_at": datetime.now(UTC)}
+                named = {"topic": position.renamed.get(place[0], place[0]), "partition": place[1]}
+                records = frames.of_contract(job.spark, [{**row, **named, **of_run} for row in rows], BRONZE)
+                _commit(job, with_extracted(records, job.sources))
+    return start
+
+
+def _commit(job: Ingest, rows: DataFrame) -> None:
+    tables.append(rows, job.run.table(BRONZE_RECORDS), BRONZE)
+    crash_point("bronze.carried_on")
 
 
 def _read_chunk(reader: Consumer, start: int, end: int) -> tuple[list[dict[str, object]], int, bool]:

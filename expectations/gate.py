@@ -65,6 +65,8 @@ _PLACES = 3
 _LONGEST = 60
 """Characters shown of each part of a stream's name."""
 _DOCS = "_data_docs"
+_OF_RUN = ("gate_run_id", "first_load_seq", "last_load_seq", "silver_version", "loads_version")
+"""The columns of gate_results with a gate run's loads and versions."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,9 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | Non
     with tables.prefetch_snapshots(spark) as prefetch:
         prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
         results, kept_out = _evaluate(spark, run, taken, build(gate), policies or Policies())
-    gate_run = taken.gate_run
     rows = [
         {
-            "gate_run_id": gate_run.gate_run_id,
-            "first_load_seq": gate_run.first_load_seq,
-            "last_load_seq": gate_run.last_load_seq,
+            **{name: getattr(taken.gate_run, name) for name in _OF_RUN},
             "expectation": result.check.name,
             "column": result.check.column,
             "severity": result.check.severity,
@@ -149,8 +148,6 @@ def _audited(spark: SparkSession, run: Run, gate: Gate, policies: Policies | Non
             "success": result.outcome == PASSED,
             "observed": result.observed,
             "expected": result.check.expected,
-            "silver_version": gate_run.silver_version,
-            "loads_version": gate_run.loads_version,
             "run_id": run.run_id,
         }
         for result in results
@@ -314,11 +311,7 @@ def gate_run_of(rows: Sequence[Row], decided: Sequence[Row]) -> GateRun:
     warned = [row for row in rows if row["outcome"] != PASSED and row["severity"] != CRITICAL]
     decision = decision_on(decided, rows[0]["gate_run_id"])
     return GateRun(
-        gate_run_id=rows[0]["gate_run_id"],
-        first_load_seq=rows[0]["first_load_seq"],
-        last_load_seq=rows[0]["last_load_seq"],
-        silver_version=rows[0]["silver_version"],
-        loads_version=rows[0]["loads_version"],
+        **{name: rows[0][name] for name in _OF_RUN},
         failed=tuple(dict.fromkeys(row["expectation"] for row in failed)),
         warned=tuple(dict.fromkeys(row["expectation"] for row in warned)),
         unmet=tuple(map(_unmet, failed)),
@@ -369,13 +362,9 @@ def record_decision(spark: SparkSession, run: Run, gate_run: GateRun, decision: 
     table = run.table(GATE_DECISIONS)
     tables.create(spark, table, DECISIONS)
     row = {
-        "gate_run_id": gate_run.gate_run_id,
-        "first_load_seq": gate_run.first_load_seq,
-        "last_load_seq": gate_run.last_load_seq,
-        "decision": decision.decision,
+        **vars(decision),
+        **{name: getattr(gate_run, name) for name in ("gate_run_id", "first_load_seq", "last_load_seq")},
         "expectations": ", ".join(gate_run.failed),
-        "reason": decision.reason,
-        "decided_by": decision.decided_by,
         "run_id": run.run_id,
         "decided_at": datetime.now(UTC),
     }

@@ -10,7 +10,6 @@ Some of its Spark metrics find `payload.id` inside the struct, others do not. So
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import sys
@@ -27,6 +26,7 @@ from pyspark.sql.types import StructType
 from expectations.checks import Subject
 from lakehouse.contracts.gate import ERRORED, FAILED, PASSED
 from lakehouse.errors import ConfigError, TidemarkError, headline
+from lakehouse.settings.base import nearest
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
@@ -165,16 +165,10 @@ def unexpected_rows(check: Check, records: DataFrame, *, names: Sequence[str], m
 
 
 def _has_rows(kind: str) -> bool:
-    """Whether an expectation evaluates each row, and so can name the unexpected ones."""
-    from great_expectations.expectations.expectation import (
-        ColumnMapExpectation,
-        ColumnPairMapExpectation,
-        MulticolumnMapExpectation,
-    )
+    """Whether an expectation evaluates each row, by a map metric, and so can name the unexpected ones."""
     from great_expectations.expectations.registry import get_expectation_impl
 
-    of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
-    return kind not in _NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
+    return kind not in _NO_ROWS and hasattr(get_expectation_impl(kind), "map_metric")
 
 
 def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> None:
@@ -188,6 +182,7 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Non
         ValidationResultIdentifier,
     )
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.validator.validation_statistics import calc_validation_statistics
 
     def without_values(result: Result) -> ExpectationValidationResult:
         check, is_errored = result.check, result.outcome == ERRORED
@@ -202,18 +197,10 @@ def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Non
             },
         )
 
-    met = sum(result.outcome == PASSED for result in results)
-    suite = "tidemark_gate"
+    shown = [without_values(result) for result in results]
+    counts, suite = calc_validation_statistics(shown), "tidemark_gate"
     validated = ExpectationSuiteValidationResult(
-        success=met == len(results),
-        results=[without_values(result) for result in results],
-        suite_name=suite,
-        statistics={
-            "evaluated_expectations": len(results),
-            "successful_expectations": met,
-            "unsuccessful_expectations": len(results) - met,
-            "success_percent": 100 * met / len(results) if results else 100.0,
-        },
+        success=counts.success, results=shown, suite_name=suite, statistics=counts._asdict()
     )
     # It parses a bare name as a time, and fails on an invalid zone: 20261121T093000-4502ad.
     run = RunIdentifier(run_name=f"gate run {run_name}")
@@ -272,13 +259,13 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
         return get_expectation_impl(check.type)(**{**check.arguments, "meta": meta})
     except ExpectationNotFoundError:
         known = list_registered_expectation_implementations()
-        near = difflib.get_close_matches(check.type, known, n=1)
+        near = nearest(check.type, known)
         raise ConfigError(
             "Great Expectations has no such expectation.",
             where=where,
             observed=check.type,
             expected=f"one of its {len(known)} expectations",
-            next_step=f"Did you mean {near[0]}?" if near else "Look through the gallery of Great Expectations.",
+            next_step=f"Did you mean {near}?" if near else "Look through the gallery of Great Expectations.",
         ) from None
     except (GreatExpectationsError, TypeError, ValueError) as error:
         # Only pydantic's errors describe the wrong arguments without repeating a value.

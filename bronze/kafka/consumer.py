@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from operator import methodcaller
 from typing import TYPE_CHECKING, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError
 
-from bronze.kafka.metadata import LookError, client_config
+from bronze.kafka.metadata import client_config, connect
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -32,26 +31,19 @@ class HeadersUnreadableError(Exception):
 
 
 def consumer(kafka: Kafka, **more: str | int) -> Consumer:
-    """Create a consumer of committed records without a group, with `more` properties (`_` for `.`). Raises a `LookError`."""
+    """Create a consumer of committed records without a group, with `more` properties (`_` for `.`). Raises a `LoginError`."""
     properties = kafka.client_properties()
-    quiet = logging.getLogger("tidemark.kafka.read")
-    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
-    try:
-        return Consumer(
-            {
-                **client_config(properties),
-                "group.id": properties.get("group.id", _GROUP),
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "check.crcs": True,
-                **{name.replace("_", "."): value for name, value in more.items()},
-            },
-            logger=quiet,
-        )
-    except KafkaException as error:
-        raise LookError(error.args[0].name()) from None  # its text may repeat a value
+    config: dict[str, str | int | bool] = {
+        **client_config(properties),
+        "group.id": properties.get("group.id", _GROUP),
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+    return connect(Consumer, config)
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # its stubs do not export it
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from bronze.kafka.java_client import JavaClient
     from lakehouse.settings.pipeline import Kafka
 
+C = TypeVar("C")
+
 EARLIEST, LATEST = -2, -1
 """Spark's numbers for a partition's earliest offset, and for the offset of its next record."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 _FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
 _NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001 -- their public names
+_UNSEEN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _REFUSALS = {
     KafkaError._AUTHENTICATION: "the login was refused",  # noqa: SLF001 -- as above
     KafkaError._SSL: "no connection by TLS",  # noqa: SLF001 -- as above
@@ -72,11 +75,7 @@ class Seen:
 
 
 def client_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate a Java client's connection properties to librdkafka's; raise a `LoginError` for one without a counterpart.
-
-    >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
-    {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
-    """
+    """Translate a Java client's connection properties to librdkafka's; raise a `LoginError` for one without a counterpart."""
     config = {"bootstrap.servers": properties["bootstrap.servers"]}
     for name, value in properties.items():
         if not name.startswith(("security.", "sasl.", "ssl.", "client.")) or name in _NEEDLESS:
@@ -116,26 +115,21 @@ def bounds(
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
 
 
-def stable_ends(kafka: Kafka, topic: str, partitions: Iterable[int], spark: SparkSession | None = None) -> dict[int, int]:
-    """Return the last stable offset of each partition, where a committed read ends. Raises as `describe_topics`."""
-    return _client(kafka, spark).offsets(topic, list(partitions), LATEST, is_committed=True)
+def starts(kafka: Kafka, topic: str, partitions: Iterable[int], spark: SparkSession | None = None) -> dict[int, int]:
+    """Return where the settings start each partition of a topic, in offsets that Kafka has. Raises as `bounds`.
 
-
-def starts(kafka: Kafka, topic: str, spans: Mapping[int, tuple[int, int]], spark: SparkSession | None = None) -> dict[int, int]:
-    """Return where the settings start each partition of a topic, in offsets that Kafka has. `spans` are its `bounds`.
-
-    A time starts at the first record with that timestamp or a later one, or at the end if there is none. Raises as `bounds`.
+    A time starts at the first record with that timestamp or a later one, or at the end if there is none.
     """
-    start = kafka.start_of(topic)
-    given = {each: named_offset(start, str(each)) for each in spans}
+    start, spans = kafka.start_of(topic), bounds(kafka, topic, partitions, spark, is_committed=True)
+    given = {each: named_offset(start, each) for each in spans}
     if isinstance(start, str) and start not in WORDS:  # the answer is -1 if all records are earlier
         given = _client(kafka, spark).offsets(topic, list(spans), milliseconds(start), is_committed=True)
     return {each: {EARLIEST: first, LATEST: end}.get(given[each], given[each]) for each, (first, end) in spans.items()}
 
 
-def named_offset(start: str | Mapping[str, int], partition: str) -> int:
+def named_offset(start: str | Mapping[str, int], partition: int) -> int:
     """Return the offset that a topic's start gives to a partition; `EARLIEST` for a time, which names none."""
-    return WORDS.get(start, EARLIEST) if isinstance(start, str) else start.get(partition, EARLIEST)
+    return WORDS.get(start, EARLIEST) if isinstance(start, str) else start.get(str(partition), EARLIEST)
 
 
 def milliseconds(time: str) -> int:
@@ -167,11 +161,9 @@ class Client(AdminClient):
         for topic, asked in self.describe_topics(TopicCollection(topics), request_timeout=_SECONDS).items():
             try:
                 description = asked.result(2 * _SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() in _UNSEEN:
                     continue
-                raise LookError(self.why(error)) from None
-            except TimeoutError as error:
                 raise LookError(self.why(error)) from None
             topic_id = str(description.topic_id)
             partitions = tuple(sorted(each.id for each in description.partitions))
@@ -202,10 +194,15 @@ class Client(AdminClient):
 
 def client(kafka: Kafka) -> Client:
     """Create an admin client. Keep a reference: garbage-collected too early, it never answers. Raises a `LoginError`."""
-    quiet = logging.getLogger("tidemark.kafka.look")
-    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
+    return connect(Client, {**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000})
+
+
+def connect(kind: Callable[..., C], config: Mapping[str, str | int | bool]) -> C:
+    """Create a client of librdkafka without its log, which would go to stderr, past the report. Raises a `LoginError`."""
+    quiet = logging.getLogger("tidemark.kafka")
+    quiet.disabled = True
     try:
-        return Client({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
+        return kind(config, logger=quiet)
     except KafkaException as error:
         raise LoginError(error.args[0].name()) from None  # its text may repeat a value
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.extract.sources import Sources
+    from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
-    Offsets = dict[str, dict[str, int]]
+    Offsets = dict[str, dict[int, int]]
     """Topic to partition to offset; -2 is a partition's earliest, -1 its latest."""
     Ranges = Mapping[tuple[str, int], tuple[int, int]]
     """(topic, partition) to the first offset and the one after the last."""
@@ -29,6 +34,22 @@ _DEFAULTS = {  # client properties that the settings may override
 }
 
 
+@dataclass(frozen=True)
+class Ingest:
+    """What one ingest reads and writes: the topics of the settings, or those of them that can be read."""
+
+    spark: SparkSession
+    run: Run
+    kafka: Kafka
+    sources: Sources | None = None
+
+    def of_topics(self, *topics: str) -> Ingest:
+        """Return the ingest of these topics only."""
+        start = self.kafka.starting_offsets
+        own = {name: start[name] for name in topics} if isinstance(start, dict) else start
+        return replace(self, kafka=self.kafka.model_copy(update={"topics": topics, "starting_offsets": own}))
+
+
 def java_properties(kafka: Kafka) -> dict[str, str]:
     """Return the properties of a Java client that reads as Spark does, with secrets in plain text."""
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
@@ -37,7 +58,7 @@ def java_properties(kafka: Kafka) -> dict[str, str]:
     return client
 
 
-def reader_options(kafka: Kafka, start: str | Offsets = "earliest") -> dict[str, str]:
+def reader_options(kafka: Kafka, start: str | Mapping[str, Mapping[Any, int]] = "earliest") -> dict[str, str]:
     """Return the options of Spark's Kafka source, with secrets in plain text. Without a checkpoint it begins at `start`."""
     options = {
         **{f"kafka.{name}": value for name, value in java_properties(kafka).items()},
@@ -58,7 +79,7 @@ def range_options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
     for (name, partition), span in ranges.items():
         named.setdefault(name, []).append(partition)
         for offsets, offset in zip(bounds_of, span, strict=True):
-            offsets.setdefault(name, {})[str(partition)] = offset
+            offsets.setdefault(name, {})[partition] = offset
     options = reader_options(kafka, bounds_of[0])
     for other in ("subscribe", "maxOffsetsPerTrigger"):
         options.pop(other, None)

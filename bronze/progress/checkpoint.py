@@ -47,7 +47,7 @@ class Checkpoint:
         """Return why a query must not use it, or None if it may. `streamed` is the last micro-batch in the table.
 
         >>> from lakehouse.delta.tables import Streamed
-        >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
+        >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {0: 5}})
         >>> whole.damage(Streamed("q", 1, is_undone=False)), whole.damage(Streamed("q", 0, is_undone=False))
         (None, None)
         >>> whole.damage(Streamed("q", 2, is_undone=False))
@@ -108,34 +108,23 @@ def read_position(spark: SparkSession, run: Run, *, is_dry_run: bool = False) ->
         if not is_dry_run:
             topic_registry.create(spark, run)
         known = topic_registry.of_records(spark, run) if version else {}
-    return _at(spark, run, version, streamed, known)
-
-
-def with_topics(spark: SparkSession, run: Run, position: BronzePosition, topics: Mapping[str, Topic]) -> BronzePosition:
-    """Return the position with these topics in `bronze_topics` as well."""
-    return _at(spark, run, position.version, position.streamed, {**position.topics, **topics})
-
-
-def _at(spark: SparkSession, run: Run, version: int, streamed: Streamed | None, known: Mapping[str, Topic]) -> BronzePosition:
-    first = max((topic.checkpoint for topic in known.values()), default=1)
-    chosen, last = choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
-    return BronzePosition(version, last, known, chosen)
+    return choose(spark, run, version, streamed, known)
 
 
 def choose(
-    spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False
-) -> tuple[Checkpoint, Streamed | None]:
-    """Choose the checkpoint to continue with: the first from number `first` on that is intact or does not exist yet.
+    spark: SparkSession, run: Run, version: int, streamed: Streamed | None, topics: Mapping[str, Topic]
+) -> BronzePosition:
+    """Choose the checkpoint to continue with: the topics' last one, or the next that is intact or does not exist yet.
 
-    Also returns the last micro-batch in the table: `streamed`, or if the log has none, the one that the table's transactions
-    name for this checkpoint. Deletes and moves nothing.
+    If the log has no micro-batch, the position's last one is what the table's transactions name for this checkpoint. Deletes
+    and moves nothing.
     """
     damaged: dict[str, object] = {}
-    number = first
+    number = max((topic.checkpoint for topic in topics.values()), default=1)
     while True:
         found = _read(spark, _folder(run, number), number)
         last = streamed
-        if last is None and not is_new and found.query_id is not None:
+        if last is None and version and found.query_id is not None:
             last = tables.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
         if (damage := found.damage(last)) is None:
             break
@@ -143,7 +132,7 @@ def choose(
         number += 1
     if damaged and found.query_id is None:
         run.report.event("bronze.checkpoint_set_aside", **damaged, goes_on_in=found.folder)
-    return found, last
+    return BronzePosition(version, last, topics, found)
 
 
 def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None) -> Offsets:
@@ -174,7 +163,7 @@ def beginning(spark: SparkSession, folder: str) -> Offsets:
     found = [file for file in _files(spark, f"{folder}/sources/0") if file.endswith("/0")]
     text = _texts(spark, found).get("0", "") if found else ""
     try:
-        return dict(json.loads(text[text.index("{") :]))
+        return _offsets(text[text.index("{") :])
     except ValueError:
         return {}
 
@@ -204,9 +193,13 @@ def _query_id(metadata: str | None) -> str | None:
 def _ends(offsets: str | None) -> Offsets | None:
     """Parse the offsets in a batch's file: a format line, one line for the batch, one for each source."""
     try:
-        return dict(json.loads((offsets or "").splitlines()[2]))
+        return _offsets((offsets or "").splitlines()[2])
     except (ValueError, IndexError):  # cut off
         return None
+
+
+def _offsets(text: str) -> Offsets:
+    return {name: {int(each): at for each, at in partitions.items()} for name, partitions in json.loads(text).items()}
 
 
 def _files(spark: SparkSession, folder: str) -> list[str]:

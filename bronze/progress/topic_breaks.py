@@ -12,27 +12,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bronze.kafka import errors, metadata
 from bronze.kafka.metadata import LookError
 from bronze.kafka.source import range_options, reader_options
 from bronze.progress import checkpoint, start_offsets
-from bronze.progress.start_offsets import restrict_to_topics
 from lakehouse.contracts.bronze import CORRUPT, EXPIRED, RECREATED, LostRange
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import BatchCorruptError, OffsetsExpiredError, SourceError, TopicRecreatedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from bronze.kafka.errors import Corrupt
     from bronze.kafka.metadata import Seen
-    from bronze.kafka.source import Offsets
+    from bronze.kafka.source import Ingest, Offsets
     from bronze.progress.checkpoint import BronzePosition
     from bronze.progress.topic_registry import Topic
-    from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Kafka
+
+E = TypeVar("E", bound=SourceError)
 
 _ACCEPT = "To continue, and record the loss in the ledger:"
 NUMBERINGS = (
@@ -77,28 +74,29 @@ def require_same_topic_id(known: Mapping[str, Topic], seen: Mapping[str, Seen], 
     """Raise a `TopicRecreatedError` unless each topic has the Kafka id that was read before. `where` names the brokers."""
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
-        error = TopicRecreatedError(
-            "A topic was deleted and recreated. Nothing was read: its records would count as known.",
+        raise _about(
+            others,
+            TopicRecreatedError,
+            what="A topic was deleted and recreated. Nothing was read: its records would count as known.",
             where=f"topic {', '.join(others)} at {where}",
             observed=", ".join(f"topic id {new.topic_id}" for _, new in others.values()),
             expected=", ".join(f"topic id {old.topic_id}" for old, _ in others.values()),
             next_step=f"{_ACCEPT} {_commands(others, '--same-numbering ')}. {NUMBERINGS}",
         )
-        raise _with_topics(others, error)
 
 
-def find(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, name: str) -> Break | None:
+def find(job: Ingest, position: BronzePosition, name: str) -> Break | None:
     """Return the break of a topic, or None if reading it can continue. Commits nothing. Raises a `LookError`."""
-    topic, seen = position.topics[name], _seen(spark, kafka, name)
-    bounds = metadata.bounds(kafka, name, seen.partitions, spark)
-    begins = _next(spark, run, kafka, position, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
+    topic, seen = position.topics[name], _seen(job, name)
+    bounds = metadata.bounds(job.kafka, name, seen.partitions, job.spark)
+    begins = _next(job, position, {name: {each: latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
         return Break(topic, RECREATED, seen.topic_id, starts={each: earliest for each, (earliest, _) in bounds.items()})
     lost = [LostRange(each, offset, bounds[each][0] - 1) for each, offset in begins.items() if bounds[each][0] > offset]
     return Break(topic, EXPIRED, seen.topic_id, tuple(sorted(lost))) if lost else None
 
 
-def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, name: str) -> Break | None:
+def find_corrupt(job: Ingest, position: BronzePosition, name: str) -> Break | None:
     """Return the break of a topic with corrupt batches, or None. Reads all its records that Bronze lacks; errors as `find`.
 
     Raises:
@@ -106,82 +104,71 @@ def find_corrupt(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePo
     """
     lost: list[LostRange] = []
     whole: list[tuple[int, int, int]] = []
-    seen = _seen(spark, kafka, name)
-    for partition, (start, end) in sorted(_unread(spark, run, kafka, position, (name, seen.partitions)).items()):
-        while start < end and (batch := _first_corrupt(spark, kafka, (name, partition), (start, end))):
+    seen = _seen(job, name)
+    for partition, (start, end) in sorted(_unread(job, position, name, seen.partitions).items()):
+        while start < end and (batch := _first_corrupt(job, (name, partition), (start, end))):
             lost.append(batch)
             whole.append((partition, start, batch.first_offset))
             start = batch.last_offset + 1  # noqa: PLW2901 -- the search continues after it
     return Break(position.topics[name], CORRUPT, seen.topic_id, tuple(lost), whole=tuple(whole)) if lost else None
 
 
-def _seen(spark: SparkSession, kafka: Kafka, name: str) -> Seen:
-    seen = metadata.describe_topics(kafka, [name], spark).get(name)
+def _seen(job: Ingest, name: str) -> Seen:
+    seen = metadata.describe_topics(job.kafka, [name], job.spark).get(name)
     if seen is None:
         raise LookError("the topic does not exist")
     return seen
 
 
-def _unread(
-    spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, places: tuple[str, Iterable[int]]
-) -> dict[int, tuple[int, int]]:
+def _unread(job: Ingest, position: BronzePosition, name: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Return the offsets of a topic's partitions that Kafka has and Bronze lacks, as the first and the one after the last."""
-    name, partitions = places
-    bounds = metadata.bounds(kafka, name, partitions, spark, is_committed=True)
-    ends = {str(each): end for each, (_, end) in bounds.items()}
-    following = start_offsets.next_offsets(spark, run, kafka, position, {name: ends})[name]
-    return {each: (max(earliest, following[str(each)]), end) for each, (earliest, end) in bounds.items()}
+    bounds = metadata.bounds(job.kafka, name, partitions, job.spark, is_committed=True)
+    ends = {each: end for each, (_, end) in bounds.items()}
+    following = start_offsets.next_offsets(job, position, {name: ends})[name]
+    return {each: (max(earliest, following[each]), end) for each, (earliest, end) in bounds.items()}
 
 
-def require_whole(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> None:
+def require_unbroken(job: Ingest, position: BronzePosition) -> None:
     """Raise the error that a read would raise if it cannot continue at this position. Commits nothing.
 
     Raises:
-        SourceError: The checkpoint to continue with holds a topic that the settings do not name.
         TopicRecreatedError: A topic ends before the next offset to read.
         OffsetsExpiredError: Kafka no longer has the next records.
         LookError: No broker can be asked.
     """
-    if left := sorted(set(position.checkpoint.planned or ()) - set(kafka.topics)):
-        raise errors.refusal(errors.GONE, f"kafka.topics does not name {', '.join(left)}", kafka, position.checkpoint.folder)
-    require_unbroken(spark, run, kafka, position)
-
-
-def require_unbroken(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition) -> None:
-    """Raise if a topic has a break that the brokers show; errors as `require_whole`, but of topics alone."""
-    folder = position.checkpoint.folder
-    breaks = [each for name in kafka.topics if (each := find(spark, run, kafka, position, name)) is not None]
+    kafka, folder = job.kafka, position.checkpoint.folder
+    breaks = [each for name in kafka.topics if (each := find(job, position, name)) is not None]
     if back := [each for each in breaks if each.cause == RECREATED]:
         names = [each.topic.name for each in back]
         error = errors.refusal(errors.WENT_BACK, f"topic {', '.join(names)}", kafka, folder)
-        raise _error_of_cut_log(error, back) if all(each.is_cut for each in back) else _with_topics(names, error)
+        raise _error_of_cut_log(error, back) if all(each.is_cut for each in back) else _about(names, TopicRecreatedError, error)
     if breaks:
         raise _error_of_lost_offsets(errors.refusal(errors.EXPIRED, "", kafka, folder), breaks)
 
 
-def require_decoded(spark: SparkSession, kafka: Kafka, position: BronzePosition) -> None:
+def require_decoded(job: Ingest, position: BronzePosition) -> None:
     """Raise a `BatchCorruptError` if the last planned micro-batch is unfinished and has a corrupt batch."""
     last = position.checkpoint
     if last.planned is None or max(last.offsets) in last.commits:
         return
-    begins = checkpoint.ends(spark, last, position.streamed) or checkpoint.beginning(spark, last.folder)
+    begins = checkpoint.ends(job.spark, last, position.streamed) or checkpoint.beginning(job.spark, last.folder)
     for name, partitions in last.planned.items():
         for partition, end in partitions.items():
             start = begins.get(name, {}).get(partition, end)
-            if start < end and (batch := _first_corrupt(spark, kafka, (name, int(partition)), (start, end))):
-                raise _named_batch(errors.refusal(errors.CORRUPT, "", kafka, last.folder), name, batch)
+            if start < end and (batch := _first_corrupt(job, (name, partition), (start, end))):
+                raise _named_batch(errors.refusal(errors.CORRUPT, "", job.kafka, last.folder), name, batch)
 
 
-def with_offsets(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, error: SourceError) -> SourceError:
+def with_offsets(job: Ingest, position: BronzePosition, error: SourceError) -> SourceError:
     """Add the lost or corrupt offsets to the error of a read; return it unchanged if they cannot be determined."""
     try:
         if (met := errors.corrupt_batch(error)) is not None:
-            span = _unread(spark, run, kafka, position, (met.topic, [met.partition]))[met.partition]
-            batch = _first_corrupt(spark, kafka, (met.topic, met.partition), span, met)
+            span = _unread(job, position, met.topic, [met.partition])[met.partition]
+            batch = _first_corrupt(job, (met.topic, met.partition), span, met)
             return error if batch is None else _named_batch(error, met.topic, batch)
-        breaks = [find(spark, run, kafka, position, name) for name in kafka.topics if name in position.topics]
+        breaks = [find(job, position, name) for name in job.kafka.topics if name in position.topics]
     except (LookError, SourceError) as unknown:
-        run.report.event("bronze.topics_not_seen", why=str(unknown))
+        job.run.report.event("bronze.topics_not_seen", why=str(unknown))
         return error
     if isinstance(error, TopicRecreatedError):
         cut = [each for each in breaks if each is not None and each.is_cut]
@@ -192,58 +179,51 @@ def with_offsets(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePo
 
 def _named_batch(error: SourceError, topic: str, batch: LostRange) -> BatchCorruptError:
     """Return the error of a corrupt batch with its place."""
-    named = BatchCorruptError(
-        error.what,
-        where=error.where,
-        observed=f"{_range_text(topic, batch)}, cannot be decoded",
-        expected=error.expected,
-        next_step=(error.next_step or "").replace("TOPIC", topic),
-    )
-    named.topics, named.lost = (topic,), ((batch.partition, batch.first_offset, batch.last_offset),)
+    observed = f"{_range_text(topic, batch)}, cannot be decoded"
+    next_step = (error.next_step or "").replace("TOPIC", topic)
+    named = _about([topic], BatchCorruptError, error, observed=observed, next_step=next_step)
+    named.lost = ((batch.partition, batch.first_offset, batch.last_offset),)
     return named
-
-
-def _with_topics(topics: Iterable[str], error: SourceError) -> SourceError:
-    error.topics = tuple(topics)
-    return error
 
 
 def _error_of_cut_log(error: SourceError, cut: Iterable[Break]) -> SourceError:
     names = [each.topic.name for each in cut]
-    commands = _commands(names, "--same-numbering ")
-    recreated = TopicRecreatedError(
-        "A topic's log lost records that Bronze has read; the topic is the same. Nothing was read: new records reuse known "
-        "offsets.",
-        where=error.where,
-        observed=error.observed,
-        expected=error.expected,
-        next_step=f"To continue: {commands}. Records that Silver holds are then duplicates. With --new-numbering they would "
-        "count as new.",
+    return _about(
+        names,
+        TopicRecreatedError,
+        error,
+        what="A topic's log lost records that Bronze has read; the topic is the same. Nothing was read: new records reuse "
+        "known offsets.",
+        next_step=f"To continue: {_commands(names, '--same-numbering ')}. Records that Silver holds are then duplicates. With "
+        "--new-numbering they would count as new.",
     )
-    return _with_topics(names, recreated)
 
 
 def _error_of_lost_offsets(error: SourceError, expired: Sequence[Break]) -> SourceError:
     names = [each.topic.name for each in expired]
-    lost = OffsetsExpiredError(
-        error.what,
-        where=error.where,
-        observed="; ".join(f"{_range_text(each.topic.name, lost)}, are gone" for each in expired for lost in each.lost),
-        expected=error.expected,
-        next_step=f"Lengthen retention.ms. {_ACCEPT} {_commands(names)}",
-    )
-    return _with_topics(names, lost)
+    observed = "; ".join(f"{_range_text(each.topic.name, lost)}, are gone" for each in expired for lost in each.lost)
+    next_step = f"Lengthen retention.ms. {_ACCEPT} {_commands(names)}"
+    return _about(names, OffsetsExpiredError, error, observed=observed, next_step=next_step)
 
 
-def _next(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, latest: Offsets) -> dict[int, int]:
+def _about(topics: Iterable[str], kind: type[E], error: SourceError | None = None, **parts: str) -> E:
+    """Return an error about these topics; parts that are not given are those of `error`."""
+    names = ("what", "where", "observed", "expected", "next_step")
+    every: dict[str, Any] = {name: parts.get(name, getattr(error, name, None)) for name in names}
+    found = kind(**every)
+    found.topics = tuple(topics)
+    return found
+
+
+def _next(job: Ingest, position: BronzePosition, latest: Offsets) -> dict[int, int]:
     """Return the next offset of each partition of a topic, without partitions that start at their earliest one."""
     ((name, partitions),) = latest.items()
-    ends = checkpoint.ends(spark, position.checkpoint, position.streamed).get(name)
+    ends = checkpoint.ends(job.spark, position.checkpoint, position.streamed).get(name)
     if ends is not None:
         offsets = {each: ends.get(each, 0) for each in partitions}  # Spark requires a new partition from offset 0
     else:
-        offsets = start_offsets.next_offsets(spark, run, kafka, position, latest)[name]
-    return {int(each): offset for each, offset in offsets.items() if offset >= 0}
+        offsets = start_offsets.next_offsets(job, position, latest)[name]
+    return {each: offset for each, offset in offsets.items() if offset >= 0}
 
 
 def _differ(known: Topic, seen: Seen) -> bool:
@@ -259,9 +239,7 @@ def _commands(topics: Iterable[str], options: str = "") -> str:
     return " ".join(f"`tidemark topic accept {name} {options}--reason ...`" for name in topics)
 
 
-def _first_corrupt(
-    spark: SparkSession, kafka: Kafka, place: tuple[str, int], span: tuple[int, int], met: Corrupt | None = None
-) -> LostRange | None:
+def _first_corrupt(job: Ingest, place: tuple[str, int], span: tuple[int, int], met: Corrupt | None = None) -> LostRange | None:
     """Return the offsets of the first corrupt batch in a span of a partition, or None. `met` is that batch, if it is known.
 
     The end of a batch is unknown until the batch is decoded. So a binary search over the span finds it, with reads of
@@ -271,7 +249,7 @@ def _first_corrupt(
         SourceError: The partition cannot be read for another reason.
     """
     start, end = span
-    failed = partial(_corrupt_in, spark, kafka, place)
+    failed = partial(_corrupt_in, job, place)
     met = met or failed(start, end)
     if met is None:
         return None
@@ -293,22 +271,20 @@ def _least(start: int, end: int, holds: Callable[[int], bool]) -> int:
     return start + bisect_left(range(start, end), 1, key=lambda offset: int(holds(offset)))
 
 
-def _corrupt_in(spark: SparkSession, kafka: Kafka, place: tuple[str, int], start: int, end: int) -> Corrupt | None:
+def _corrupt_in(job: Ingest, place: tuple[str, int], start: int, end: int) -> Corrupt | None:
     """Return the corrupt batch on which a read of an offset range fails, or None."""
-    records = spark.read.format("kafka").options(**range_options(kafka, {place: (start, end)})).load()
+    records = job.spark.read.format("kafka").options(**range_options(job.kafka, {place: (start, end)})).load()
     try:
         records.agg({"offset": "max"}).collect()
     except SPARK_ERRORS as error:
         met = errors.corrupt_batch(error)
         if met is None and errors.malformed_timestamp(error) is None:
-            raise errors.failure(error, kafka, "") from None
+            raise errors.failure(error, job.kafka, "") from None
         return met
     return None
 
 
-def find_unreadable(
-    spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, seen: Mapping[str, Seen]
-) -> dict[str, SourceError]:
+def find_unreadable(job: Ingest, position: BronzePosition, seen: Mapping[str, Seen]) -> dict[str, SourceError]:
     """Return the topics that certainly cannot be read, each with its error. Commits nothing. `seen`: see `start_offsets`.
 
     Raises:
@@ -316,19 +292,19 @@ def find_unreadable(
     """
     planned = position.checkpoint.planned
     found: dict[str, SourceError] = {}
-    for name in kafka.topics:
-        alone = restrict_to_topics(kafka, (name,))
+    for name in job.kafka.topics:
+        alone = job.of_topics(name)
         known = {name: position.topics[name]} if name in position.topics else {}
         try:
-            require_same_topic_id(known, seen, where=kafka.bootstrap_servers)
+            require_same_topic_id(known, seen, where=job.kafka.bootstrap_servers)
             if seen and name not in seen:
-                require_record(spark, alone)
+                require_record(alone)
             skipped = known[name].skipped if known else None
             if skipped is not None or (planned is not None and name not in planned):
                 with suppress(LookError):  # then a read reports the error
-                    require_unbroken(spark, run, restrict_to_topics(kafka, tuple(known)), position)
-                require_record(spark, alone)
-                _require_whole(spark, alone, skipped or ())
+                    require_unbroken(job.of_topics(*known), position)
+                require_record(alone)
+                _require_decoded(alone, name, skipped or ())
         except SourceError as error:
             if not error.topics:
                 raise
@@ -336,41 +312,40 @@ def find_unreadable(
     return found
 
 
-def errors_by_topic(spark: SparkSession, kafka: Kafka, error: SourceError) -> dict[str, SourceError]:
+def errors_by_topic(job: Ingest, error: SourceError) -> dict[str, SourceError]:
     """Return the topics that a read error concerns, each with its error. Spark does not name every forbidden topic."""
     if error.topics or error.what not in (errors.MISSING.what, errors.NO_RIGHT.what):
         return dict.fromkeys(error.topics, error)
     found: dict[str, SourceError] = {}
-    for name in kafka.topics:
+    for name in job.kafka.topics:
         try:
-            require_record(spark, restrict_to_topics(kafka, (name,)))
+            require_record(job.of_topics(name))
         except SourceError as of_topic:
             if of_topic.topics:
                 found[name] = of_topic
     return found
 
 
-def require_record(spark: SparkSession, kafka: Kafka) -> None:
+def require_record(job: Ingest) -> None:
     """Read one record with Spark's own client, whose properties and rights differ from those of the metadata client.
 
     Raises:
         SourceError: The topics cannot be read.
     """
-    options = {**reader_options(kafka), "groupIdPrefix": "spark-kafka-source"}
+    options = {**reader_options(job.kafka), "groupIdPrefix": "spark-kafka-source"}
     options.pop("maxOffsetsPerTrigger", None)
     try:
-        spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
+        job.spark.read.format("kafka").options(**options).load().select("offset").limit(1).collect()
     except SPARK_ERRORS as error:
         if errors.malformed_timestamp(error) is not None:  # such a record is read outside Spark
             return
-        refused = errors.failure(error, kafka, "")
+        refused = errors.failure(error, job.kafka, "")
         if not isinstance(refused, BatchCorruptError):  # the earliest batch: Bronze may have read it long ago
             raise refused from None
 
 
-def _require_whole(spark: SparkSession, kafka: Kafka, noted: Iterable[LostRange]) -> None:
+def _require_decoded(job: Ingest, name: str, noted: Iterable[LostRange]) -> None:
     for batch in noted:
-        (name,) = kafka.topics
         span = (batch.first_offset, batch.last_offset + 1)
-        if (left := _first_corrupt(spark, kafka, (name, batch.partition), span)) is not None:
-            raise _named_batch(errors.refusal(errors.CORRUPT, "", kafka, ""), name, left)
+        if (left := _first_corrupt(job, (name, batch.partition), span)) is not None:
+            raise _named_batch(errors.refusal(errors.CORRUPT, "", job.kafka, ""), name, left)

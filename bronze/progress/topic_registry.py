@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Growth:
-    """Partitions that a topic got while it was read.
+    """Partitions that a topic got while it was read: their number before and now, and when a run noticed it.
 
-    Attributes:
-        before: The number of partitions before.
-        partitions: The number of partitions now.
-        noticed_at: When a run noticed the new partitions.
-        is_read: Whether all records from before the producers knew the new partitions are read.
+    `is_read` says whether all records from before the producers knew the new partitions are read.
     """
 
     before: int
@@ -61,11 +57,7 @@ class Topic:
 
     @property
     def stored_as(self) -> str:
-        """The topic's name in all tables.
-
-        >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
-        ('t@2', 't')
-        """
+        """The topic's name in all tables."""
         return _stored_as(self.name, self.incarnation)
 
     @property
@@ -192,7 +184,7 @@ def of_records(spark: SparkSession, run: Run) -> dict[str, Topic]:
 
 
 def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
-    """Append a row for each topic whose reading starts. One commit, none if there is no topic."""
+    """Append a row for each topic whose reading starts, in one commit."""
     _append(spark, run, [{**_row(topic), "cause": BEGUN} for topic in topics])
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from bronze import timestamps
 from bronze.kafka.metadata import LookError
+from bronze.kafka.source import Ingest
 from bronze.progress import topic_breaks
 from bronze.progress.checkpoint import read_position
 from bronze.progress.topic_breaks import NUMBERINGS, Break
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from bronze.progress.checkpoint import BronzePosition
     from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Kafka, Settings
+    from lakehouse.settings.pipeline import Settings
 
 Choose = Callable[[Break], str | None]
 """Returns whether a recreated topic has the same or a new numbering; None if unknown."""
@@ -64,7 +65,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     """
     topic = str(request.wanted.topic) if request.wanted else ""
     position = read_position(spark, run, is_dry_run=True)
-    found = _found(spark, run, settings.kafka, position, topic)
+    found = _found(Ingest(spark, run, settings.kafka), position, topic)
     result: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
         return result
@@ -72,7 +73,7 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     if chosen == SAME:
         _require_epochs_in_records(spark, run, topic)
     if not is_dry_run:
-        _append_whole(spark, run, settings, position, found)
+        _append_whole(Ingest(spark, run, settings.kafka, Sources.of(settings)), position, found)
     accepted = _accepted(found, chosen)
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
@@ -92,18 +93,18 @@ def carry_out(  # noqa: PLR0913 -- the inputs of every request, and who chooses 
     return {**result, **ids, "lost": lost, "load_seq": load_seq}
 
 
-def _found(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition, topic: str) -> Break | None:
-    if topic not in kafka.topics or topic not in position.topics:
-        known = topic in kafka.topics
+def _found(job: Ingest, position: BronzePosition, topic: str) -> Break | None:
+    kafka, is_ours = job.kafka, topic in job.kafka.topics
+    if not is_ours or topic not in position.topics:
         raise UsageError(
-            "This topic was never read; there is nothing to continue." if known else "kafka.topics does not name this topic.",
-            where=str(run.table(BRONZE_TOPICS)) if known else "topic accept",
+            "This topic was never read; there is nothing to continue." if is_ours else "kafka.topics does not name this topic.",
+            where=str(job.run.table(BRONZE_TOPICS)) if is_ours else "topic accept",
             observed=topic,
-            expected=", ".join(sorted(position.topics if known else kafka.topics)),
+            expected=", ".join(sorted(position.topics if is_ours else kafka.topics)),
         )
     try:
-        found = topic_breaks.find(spark, run, kafka, position, topic)
-        return found or topic_breaks.find_corrupt(spark, run, kafka, position, topic)
+        found = topic_breaks.find(job, position, topic)
+        return found or topic_breaks.find_corrupt(job, position, topic)
     except LookError as error:
         raise SourceError(
             "The topic cannot be described, so its loss is unknown. Nothing was written.",
@@ -115,11 +116,10 @@ def _found(spark: SparkSession, run: Run, kafka: Kafka, position: BronzePosition
         ) from None
 
 
-def _append_whole(spark: SparkSession, run: Run, settings: Settings, position: BronzePosition, found: Break) -> None:
+def _append_whole(job: Ingest, position: BronzePosition, found: Break) -> None:
     """Append the readable records before corrupt batches to Bronze, which continues after the batches."""
-    appender = timestamps.RangeAppender(spark, run, settings.kafka, Sources.of(settings), position.renamed)
     for partition, start, end in found.whole:
-        timestamps.fill(appender, {(found.topic.name, partition): (start, end)} if start < end else {})
+        timestamps.fill(job, position, {(found.topic.name, partition): (start, end)} if start < end else {})
 
 
 def _chosen(found: Break, numbering: str | Choose | None) -> str | None:

@@ -346,7 +346,7 @@ def test_partitions_added_during_a_read_or_after_the_last_one_of_0_2_are_compare
         add_partitions(servers, name, 4)
         send(servers, name, keyed(range(1, 61), 4))
 
-    def read_after_growth(*given: Any) -> tuple[int, int]:
+    def read_after_growth(*given: Any) -> dict[int, int] | None:
         grow()
         return read_available(*given)
 

@@ -38,9 +38,9 @@ def lags(kafka: Kafka, partitions: Iterable[Row], spark: SparkSession | None = N
     """
     decided, rows = partitions_in_kafka(partitions), []
     for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics, spark).items()):
-        stable_ends = metadata.stable_ends(kafka, topic, seen.partitions, spark)
+        stable_bounds = metadata.bounds(kafka, topic, seen.partitions, spark, is_committed=True)
         for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions, spark).items()):
-            stable = min(end, stable_ends[partition])
+            stable = min(end, stable_bounds[partition][1])
             last = decided[topic, partition]["last_offset"] if (topic, partition) in decided else None
             lag = max(0, stable - max(earliest, -1 if last is None else last + 1))
             row = {"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag}

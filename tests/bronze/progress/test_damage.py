@@ -5,7 +5,7 @@ import pytest
 from bronze.progress.checkpoint import Checkpoint
 from lakehouse.delta.tables import Streamed
 
-PLANNED = {"t": {"0": 5}}
+PLANNED = {"t": {0: 5}}
 WHOLE = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0, 1}, planned=PLANNED)
 NEW = Checkpoint("/c", 1, None, offsets=(), commits=())
 BEFORE_ITS_FIRST_COMMIT = Checkpoint("/c", 1, "q", offsets={0}, commits=(), planned=PLANNED)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from bronze import ingest as ingesting
 from bronze.ingest import ingest
-from bronze.kafka.metadata import describe_topics
+from bronze.kafka import metadata, source
 from bronze.progress import start_offsets, topic_registry
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.errors import OffsetsExpiredError, SourceError
@@ -91,16 +91,16 @@ def test_spark_decides_the_same_without_brokers(spark: SparkSession, new_run: Ru
     producer.begin_transaction()
     produce(producer, name, sequenced(1, 2, partition=1))  # it stays open: its records can still be committed
     for given, wanted in (
-        ("earliest", {"0": 2, "1": 0, "2": 0}),
-        ("latest", {"0": 4, "1": 0, "2": 0}),
-        ({name: {"0": 3, "1": -2, "2": -1}}, {"0": 3, "1": 0, "2": 0}),
-        ("1970-01-01T00:00:01Z", {"0": 2, "1": 0, "2": 0}),
-        ({name: "1970-01-01T01:00:03.000001+01:00"}, {"0": 3, "1": 0, "2": 0}),
-        ("1970-01-01T00:00:05Z", {"0": 4, "1": 0, "2": 0}),
+        ("earliest", {0: 2, 1: 0, 2: 0}),
+        ("latest", {0: 4, 1: 0, 2: 0}),
+        ({name: {"0": 3, "1": -2, "2": -1}}, {0: 3, 1: 0, 2: 0}),
+        ("1970-01-01T00:00:01Z", {0: 2, 1: 0, 2: 0}),
+        ({name: "1970-01-01T01:00:03.000001+01:00"}, {0: 3, 1: 0, 2: 0}),
+        ("1970-01-01T00:00:05Z", {0: 4, 1: 0, 2: 0}),
     ):
         kafka = kafka_of(broker, name, starting_offsets=given)
-        for seen in (describe_topics(kafka, [name]), {}):
-            assert start_offsets._decided(spark, new_run(), kafka, seen) == {name: wanted}, (given, seen)
+        for seen in (metadata.describe_topics(kafka, [name]), {}):
+            assert start_offsets._decided(source.Ingest(spark, new_run(), kafka), seen) == {name: wanted}, (given, seen)
     producer.abort_transaction(30)
     with pytest.raises(SourceError, match="lacks a partition"):
         ingest(spark, new_run(), kafka_of(broker, name, starting_offsets={name: {"0": 3}}))

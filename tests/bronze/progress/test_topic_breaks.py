@@ -219,7 +219,7 @@ def test_what_was_put_back_is_seen_after_many_commits_and_without_the_log(
     bronze = run.table(BRONZE_RECORDS)
 
     def chosen(run: Run, streamed: tables.Streamed | None = None) -> checkpoint.Checkpoint:
-        return checkpoint.choose(spark, run, first=1, streamed=streamed)[0]
+        return checkpoint.choose(spark, run, 1, streamed, {}).checkpoint
 
     def cut_log(folder: str) -> None:
         for commit in range(11):
