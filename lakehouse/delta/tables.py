@@ -65,10 +65,9 @@ class Streamed:
 
 
 def create(spark: SparkSession, table: Table, contract: Contract, *, check_columns: bool = True) -> None:
-    """Create a table or, if `check_columns`, check the columns of an existing one and add new columns of its contract.
+    """Create a table in one empty commit or, if `check_columns`, check an existing one and add new columns of its contract.
 
-    Commits one empty version to a new table, and none to an existing one unless columns are added. Raises a `ContractError`
-    if the table exists with other columns.
+    Raises a `ContractError` if the table exists with other columns.
     """
     there = require_columns(spark, table, contract) if check_columns else open_if_exists(spark, table)
     if there is None:
@@ -281,10 +280,9 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 
 
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
-    """Return a query's last micro-batch by the table's transactions, which checkpoints keep longer than the log.
+    """Return a query's last micro-batch by the log's checkpoints, which keep transactions longer than the commits.
 
-    For a table whose log has no batch of the query because a RESTORE came after all of them. If the table has no such
-    transaction, the query id is empty and the batch is -1.
+    For a table whose commits have no batch of the query. Without a transaction the query id is empty and the batch is -1.
     """
     batch = _transaction_in_checkpoints(spark, table, query_id)
     commits = _history(spark, table, version(spark, table) + 1)
@@ -391,11 +389,7 @@ def collect_appended(
     The table's change feed must be on. Its scan returns rows one by one: select few and narrow columns. The summary also gets
     `_commit_version` (bigint). None if a version or its files are gone, which Delta says only when the rows are read.
     """
-    feed = (
-        spark.read.option("readChangeFeed", "true")
-        .option("startingVersion", after_version + 1)
-        .option("endingVersion", to_version)
-    )
+    feed = spark.read.options(readChangeFeed="true", startingVersion=after_version + 1, endingVersion=to_version)
     try:
         rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
     except SPARK_ERRORS as error:
@@ -489,13 +483,8 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
     """Return the text stored with the last commit that changed rows; None if it has none, or the table does not exist."""
-    if not exists(spark, table):
-        return None
-    for commit in _history(spark, table, _LIKELY_VERSIONS):
-        if commit["operation"] not in _NOT_CHANGING:
-            text: str | None = commit["userMetadata"]
-            return text
-    return None
+    commits = _history(spark, table, _LIKELY_VERSIONS) if exists(spark, table) else []
+    return next((commit["userMetadata"] for commit in commits if commit["operation"] not in _NOT_CHANGING), None)
 
 
 def _writer(rows: DataFrame, mode: str, transaction: Transaction | None = None, metadata: str | None = None) -> DataFrameWriter:

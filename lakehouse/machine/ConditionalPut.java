@@ -3,6 +3,7 @@ package tidemark.storage;
 import io.delta.storage.HadoopFileSystemLogStore;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -12,7 +13,6 @@ import java.util.Iterator;
 import java.util.Set;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileSystem;
@@ -22,7 +22,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
 
 /**
  * Writes an object only if its name is free: a PUT with "If-None-Match: *", which S3 decides. Delta's own log store for S3
- * writes whatever is there, so of two commits of one version the first is lost without a word.
+ * overwrites, so of two commits of one version the first is lost without an error.
  *
  * <p>Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
  */
@@ -34,38 +34,36 @@ final class ConditionalPut {
   private ConditionalPut() {}
 
   /**
-   * Writes an object whose name must be free.
+   * Writes an object whose name must be free, after a check that the store keeps the condition.
    *
-   * <p>Where the answer to a PUT is lost, the client sends it again and is told that the object is there: its own. So what is
-   * there is compared. A commit of Delta's holds a random id, an entry of a checkpoint the time at which it was planned.
-   *
-   * @throws org.apache.hadoop.fs.FileAlreadyExistsException another one is there
+   * @throws org.apache.hadoop.fs.FileAlreadyExistsException another object has the name
    * @throws IOException the store does not keep the condition, or cannot be reached
    */
   static void write(FileSystem files, Path path, byte[] content) throws IOException {
-    prove(files, besideTable(path));
+    // Next to the table, not in it: a killed writer leaves its object, and Delta creates a table only in an empty folder.
+    Path table = path.getParent().getParent();
+    prove(files, table == null || table.getParent() == null ? path.getParent() : table.getParent());
     create(files, path, content);
   }
 
-  /**
-   * The folder of a table, for an object that is no part of it: Delta makes a table only where nothing is, and whoever is killed
-   * leaves his object there.
-   */
-  private static Path besideTable(Path entry) {
-    Path table = entry.getParent().getParent();
-    return table == null || table.getParent() == null ? entry.getParent() : table.getParent();
-  }
-
-  /** Writes an object, whatever is there. */
   static void overwrite(FileSystem files, Path path, byte[] content) throws IOException {
     OutputStream stream = files.create(path, true);
     stream.write(content);
     stream.close();
   }
 
+  /**
+   * If the answer to a PUT is lost, the client repeats it, and the store refuses it because of its own first one. So the content
+   * is compared: a commit of Delta has a random id, an entry of a checkpoint the time of its planning.
+   */
   private static void create(FileSystem files, Path path, byte[] content) throws IOException {
+    // "overwrite" saves a HEAD before the PUT; the store keeps the condition.
+    FSDataOutputStreamBuilder builder = files.createFile(path).overwrite(true);
+    builder.must(ONLY_IF_ABSENT, true);
     try {
-      put(files, path, content);
+      OutputStream stream = (FSDataOutputStream) builder.build();
+      stream.write(content);
+      stream.close();
     } catch (IOException refused) {
       if (!files.exists(path)) {
         throw refused;
@@ -78,7 +76,7 @@ final class ConditionalPut {
     }
   }
 
-  /** Sees, once in a process and bucket, that the store refuses a second object of one name. A broken connection proves nothing. */
+  /** Checks once per process and bucket that the store refuses a second object of one name. A broken connection proves nothing. */
   private static void prove(FileSystem files, Path folder) throws IOException {
     if (PROVEN.contains(files.getUri())) {
       return;
@@ -103,34 +101,16 @@ final class ConditionalPut {
     PROVEN.add(files.getUri());
   }
 
-  /** Whether an error says that the condition was not met: of hadoop-aws, which is not there when this is compiled. */
+  /** Whether an error of hadoop-aws says that the condition was not met. The compiler does not have that library. */
   private static boolean isOfCondition(Throwable error) {
     return "RemoteFileChangedException".equals(error.getClass().getSimpleName());
   }
 
-  private static void put(FileSystem files, Path path, byte[] content) throws IOException {
-    // "overwrite" saves a HEAD before the PUT; the condition is the store's to keep.
-    FSDataOutputStreamBuilder builder = files.createFile(path).overwrite(true);
-    builder.must(ONLY_IF_ABSENT, true);
-    OutputStream stream = (FSDataOutputStream) builder.build();
-    stream.write(content);
-    stream.close();
-  }
-
   private static byte[] read(FileSystem files, Path path, int most) throws IOException {
-    byte[] found = new byte[most];
-    int count = 0;
-    FSDataInputStream stream = files.open(path);
-    try {
-      int more = stream.read(found, 0, most);
-      while (more > 0) {
-        count += more;
-        more = stream.read(found, count, most - count);
-      }
-    } finally {
-      stream.close();
+    InputStream stream = files.open(path);
+    try (stream) {
+      return stream.readNBytes(most);
     }
-    return Arrays.copyOf(found, count);
   }
 }
 

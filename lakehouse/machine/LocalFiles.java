@@ -5,18 +5,16 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.CopyOption;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
-import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
-import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileStatus;
@@ -37,7 +35,7 @@ public class LocalFiles extends LocalFileSystem {
 class RawLocalFiles extends RawLocalFileSystem {
 
   public void setPermission(Path path, FsPermission permission) throws IOException {
-    Object view = Files.getFileAttributeView(this.pathToFile(path).toPath(), PosixFileAttributeView.class, new LinkOption[0]);
+    Object view = Files.getFileAttributeView(this.pathToFile(path).toPath(), PosixFileAttributeView.class);
     if (view == null || permission.getStickyBit()) {
       super.setPermission(path, permission);
     } else {
@@ -77,13 +75,11 @@ public class LinkingLogStore extends HadoopFileSystemLogStore {
     Path own = this.createTempPath(path);
     try {
       OutputStream stream = files.create(own, false);
-      try {
+      try (stream) {
         while (actions.hasNext()) {
           stream.write(((String) actions.next()).getBytes(StandardCharsets.UTF_8));
           stream.write('\n');
         }
-      } finally {
-        stream.close();
       }
       link(local(own), local(path));
       if (files instanceof ChecksumFileSystem) {
@@ -106,16 +102,15 @@ public class LinkingLogStore extends HadoopFileSystemLogStore {
     if (names == null) {
       throw new FileNotFoundException(folder.toString());
     }
-    TreeSet asked = new TreeSet();
-    for (int nth = 0; nth < names.length; nth++) {
-      if (names[nth].compareTo(path.getName()) >= 0 && !ChecksumFileSystem.isChecksumFile(new Path(null, null, names[nth]))) {
-        asked.add(names[nth]);
-      }
-    }
+    Arrays.sort(names);
     List found = new ArrayList();
-    for (Iterator each = asked.iterator(); each.hasNext(); ) {
+    for (String name : names) {
+      Path file = new Path(null, null, name);
+      if (name.compareTo(path.getName()) < 0 || ChecksumFileSystem.isChecksumFile(file)) {
+        continue;
+      }
       try {
-        found.add(files.getFileStatus(new Path(folder, new Path(null, null, (String) each.next()))));
+        found.add(files.getFileStatus(new Path(folder, file)));
       } catch (FileNotFoundException goneSince) {
         continue;
       }
@@ -133,16 +128,16 @@ public class LinkingLogStore extends HadoopFileSystemLogStore {
     } catch (FileAlreadyExistsException taken) {
       throw taken;
     } catch (UnsupportedOperationException hasNoLinks) {
-      Files.move(own, version, new CopyOption[0]);
+      Files.move(own, version);
     } catch (java.nio.file.FileSystemException hasNoLinks) {
-      Files.move(own, version, new CopyOption[0]);
+      Files.move(own, version);
     }
   }
 
   /** Moves a checksum to its commit; until then, and where a writer dies before it, the commit is read without one. */
   private static void replace(java.nio.file.Path own, java.nio.file.Path there) throws IOException {
     try {
-      Files.move(own, there, new CopyOption[] {StandardCopyOption.REPLACE_EXISTING});
+      Files.move(own, there, StandardCopyOption.REPLACE_EXISTING);
     } catch (NoSuchFileException notWritten) {
       return;
     }

@@ -14,15 +14,14 @@ import java.io.IOException;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.avro.Schema;
 import org.apache.avro.io.Encoder;
@@ -31,59 +30,31 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.api.java.UDF2;
 
 /**
- * A function of Spark's: a Protobuf value, and the plan that `tidemark.extras.formats.protobuf_schema` makes, into the bytes of
- * one Avro schema, that of the fields which are wanted. Null for what is no such message, whatever the bytes are; an id that is not
- * in the plan is an error, for it must never pass for undecodable.
- *
- * <p>Which field may be read as which type is decided where the plan is made. Here a field is only written as the plan's schema
- * says.
+ * A Spark function that converts a Protobuf value to Avro of the wanted fields, by a plan of
+ * `tidemark.extras.formats.protobuf_schema`, which decides the fields' types. Returns null for bytes that are no such message. An id
+ * that the plan lacks is an error: it must never count as undecodable.
  *
  * <p>Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
  */
 public class ProtobufToAvro implements UDF2 {
 
-  private static final int MOST_PLANS = 64;
-  private static final int MOST_AT_HAND = 8;
-  private static final Map PLANS = Collections.synchronizedMap(new LinkedHashMap());
+  /** The plan of each array, by identity: all rows of a task have the same array. */
+  private static final Map PLANS = Collections.synchronizedMap(new WeakHashMap());
 
-  /** Plans with the arrays that they were made from: a query gives the same array with every row. */
-  private transient volatile Object[] atHand;
-
-  public Object call(Object value, Object plan) throws Exception {
-    return value == null ? null : this.plan((byte[]) plan).avro((byte[]) value);
-  }
-
-  private Plan plan(byte[] given) throws IOException {
-    Object[] known = this.atHand == null ? new Object[0] : this.atHand;
-    for (int i = 0; i < known.length; i += 2) {
-      if (known[i] == given) {
-        return (Plan) known[i + 1];
-      }
+  public Object call(Object value, Object given) throws Exception {
+    if (value == null) {
+      return null;
     }
-    Plan plan = shared(given);
-    Object[] more = Arrays.copyOf(known, known.length < 2 * MOST_AT_HAND ? known.length + 2 : 2);
-    more[more.length - 2] = given;
-    more[more.length - 1] = plan;
-    this.atHand = more;
-    return plan;
-  }
-
-  /** The plan, made once in a process. */
-  private static Plan shared(byte[] given) throws IOException {
-    ByteBuffer key = ByteBuffer.wrap(given);
-    Plan plan = (Plan) PLANS.get(key);
+    Plan plan = (Plan) PLANS.get(given);
     if (plan == null) {
-      plan = new Plan(new DataInputStream(new ByteArrayInputStream(given)));
-      if (PLANS.size() >= MOST_PLANS) {
-        PLANS.clear();
-      }
-      PLANS.put(key, plan);
+      plan = new Plan(new DataInputStream(new ByteArrayInputStream((byte[]) given)));
+      PLANS.put(given, plan);
     }
-    return plan;
+    return plan.avro((byte[]) value);
   }
 }
 
-/** A function of Spark's: which message of its schema's file a value behind a prefix is, like "0" or "2.0"; null without one. */
+/** A Spark function that returns the path of a value's message in its schema's file, such as "0" or "2.0"; null without a prefix. */
 public class ProtobufMessagePath implements UDF1 {
 
   public Object call(Object value) throws Exception {
@@ -92,7 +63,7 @@ public class ProtobufMessagePath implements UDF1 {
   }
 }
 
-/** What stands before a value: a zero, the schema's id in four bytes, and the indexes of the message in the schema's file. */
+/** The prefix of a value: a zero, the schema's id in four bytes, and the indexes of the message in the schema's file. */
 final class Prefix {
 
   private static final int ID_END = 5;
@@ -108,13 +79,12 @@ final class Prefix {
     this.end = end;
   }
 
-  /** The id, also where no indexes follow it; -1 where there is none. */
+  /** The id, also if no indexes follow it; -1 without an id. */
   static long id(byte[] value) {
     boolean isThere = value.length >= ID_END && value[0] == 0;
     return isThere ? ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL : -1L;
   }
 
-  /** Null where there is none. */
   static Prefix of(byte[] value) {
     long id = id(value);
     if (id < 0) {
@@ -145,7 +115,7 @@ final class Prefix {
   }
 }
 
-/** How values are read: the schema that they are written by, and their descriptors. */
+/** How values are read: their descriptors, and the Avro schema to write. */
 final class Plan {
 
   private static final int MOST_ITEMS = 1000000;
@@ -190,13 +160,13 @@ final class Plan {
     return new String(bytes(in), StandardCharsets.UTF_8);
   }
 
-  /** The last file of a descriptor set, which all others are there for; null if it is refused: then nothing is decoded by it. */
+  /** The last file of a descriptor set, which depends on the others; null if it is invalid: then nothing is decoded by it. */
   private static Descriptors.FileDescriptor file(byte[] set) throws IOException {
     Map known = new HashMap();
     Descriptors.FileDescriptor last = null;
     try {
-      for (Iterator files = DescriptorProtos.FileDescriptorSet.parseFrom(set).getFileList().iterator(); files.hasNext(); ) {
-        DescriptorProtos.FileDescriptorProto file = (DescriptorProtos.FileDescriptorProto) files.next();
+      for (Object each : DescriptorProtos.FileDescriptorSet.parseFrom(set).getFileList()) {
+        DescriptorProtos.FileDescriptorProto file = (DescriptorProtos.FileDescriptorProto) each;
         Descriptors.FileDescriptor[] others = new Descriptors.FileDescriptor[file.getDependencyCount()];
         for (int i = 0; i < others.length; i++) {
           others[i] = (Descriptors.FileDescriptor) known.get(file.getDependency(i));
@@ -295,10 +265,7 @@ final class Plan {
     return found;
   }
 
-  /**
-   * How many more fields and items a message may have, less than none if it has too many: a byte can stand for hundreds. Only of
-   * long values: each has at least a byte.
-   */
+  /** How many more fields and items a message may have; negative if it has too many. */
   private static int left(CodedInputStream in, Descriptors.Descriptor type, int most, int level) throws IOException {
     int left = most;
     while (left >= 0 && level <= 100) { // what is nested deeper is refused by the parser
@@ -449,24 +416,24 @@ final class Value {
   private void writeList(List values, Encoder out) throws IOException {
     out.writeArrayStart();
     out.setItemCount(values.size());
-    for (Iterator each = values.iterator(); each.hasNext(); ) {
+    for (Object each : values) {
       out.startItem();
       out.writeIndex(1);
-      this.item.write(each.next(), out);
+      this.item.write(each, out);
     }
     out.writeArrayEnd();
   }
 
   private void writeMap(List entries, Encoder out) throws IOException {
     Map last = new LinkedHashMap(); // of a key that stands twice the last value counts
-    for (Iterator each = entries.iterator(); each.hasNext(); ) {
-      Message entry = (Message) each.next();
+    for (Object each : entries) {
+      Message entry = (Message) each;
       last.put(this.key.text(entry.getField(this.key.field)), entry.getField(this.item.field));
     }
     out.writeMapStart();
     out.setItemCount(last.size());
-    for (Iterator each = last.entrySet().iterator(); each.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) each.next();
+    for (Object each : last.entrySet()) {
+      Map.Entry entry = (Map.Entry) each;
       out.startItem();
       out.writeString((String) entry.getKey());
       out.writeIndex(1);

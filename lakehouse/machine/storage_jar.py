@@ -27,7 +27,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "bce8eff509f197b4e9ffe76b47e02e9f6a7557f14ffc7ea044559926c9a938cc"
+SHA256 = "5b62a3edb5634f5fd6a790fc34986e132070039fc41212106accb2b549408a8c"
 """SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {
