@@ -20,6 +20,7 @@ from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
 from lakehouse.extract.on_driver import MOST_BYTES
+from lakehouse.extract.written import at_path
 from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES, WIDTHS, Encoding
 
@@ -50,10 +51,10 @@ _Pair = tuple[Column, Column]
 def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) -> DataFrame:
     """Read producer, epoch, sequence and problem from each record's bytes. Grain: a record, as given.
 
-    Rows need the columns that `columns_read` names, and `topic` if some topics have their own sources. Added are `producer`
-    (string; null if none is configured), `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the
-    first of sequence, producer, epoch that could not be read and why, for example `sequence_missing`). With `is_ingest` they
-    are null for topics that Bronze leaves to Silver. A custom extractor raises as `imported`.
+    Rows need the columns of `columns_read`, and `topic` if some topics have their own sources. Added are `producer` (string),
+    `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the first of sequence, producer, epoch that
+    could not be read and why, for example `sequence_missing`). With `is_ingest` they are null for topics that Bronze leaves to
+    Silver. A custom extractor raises as `imported`.
     """
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
@@ -66,12 +67,12 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     databases = sorted({each.source.argument for each in events})
     found = debezium_columns.parsed(given, is_event, databases) if events else given
     found = found.withColumns(slots)
-    raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
+    raw = found.withColumns(_values_and_problems(roles, _raw))
     encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
     whole = raw.withColumns(
         {f"_whole_{role}": _of_kind([(each, _whole(each)) for each in cases]) for role, cases in encoded.items()}
     )
-    read = whole.withColumns(_pairs({role: _first([(each, _read(each)) for each in cases]) for role, cases in encoded.items()}))
+    read = whole.withColumns(_values_and_problems(encoded, _read))
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
@@ -144,9 +145,13 @@ def _of_kind(values: Sequence[tuple[_Case, Column]]) -> Column:
     return per_topic.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
 
 
-def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
-    values = _of_kind([(each, value) for each, (value, _) in pairs])
-    return values, _of_kind([(each, problem.cast("string")) for each, (_, problem) in pairs])
+def _values_and_problems(roles: Mapping[str, Sequence[_Case]], read: Callable[[_Case], _Pair]) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for role, cases in roles.items():
+        pairs = [(each, *read(each)) for each in cases]
+        found[f"_value_{role}"] = _of_kind([(each, value) for each, value, _ in pairs])
+        found[f"_problem_{role}"] = _of_kind([(each, problem.cast("string")) for each, _, problem in pairs])
+    return found
 
 
 def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
@@ -198,7 +203,7 @@ def _found(source: Source, written: Written | None) -> Column:
         case "field":
             if written is None:
                 raise ConfigError("A field is read from values without a format.", where="value")
-            return written.key_columns(F.col("value"), source.argument)
+            return written.decoder.decode(F.col("value"), written, at_path(source.argument))
         case "debezium" | "debezium_epoch":
             return debezium_columns.position(source.argument)
         case "custom":
@@ -301,11 +306,6 @@ def _name(role: str, encoding: Encoding) -> _Pair:
     )
     problem = F.coalesce(problem, unread)
     return F.when(problem.isNull(), found), problem
-
-
-def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
-    values = {f"_value_{role}": value for role, (value, _) in read.items()}
-    return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:

@@ -125,7 +125,7 @@ def position(database: str) -> Column:
         )
         .when(_are_wide(commit, commit_bits) | (~is_snapshot & _are_wide(place, place_bits)), F.lit("out_of_range")),
     )
-    low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_joined(place, place_bits))
+    low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_split(place, place_bits)[1])
     bit = is_snapshot if debezium.SNAPSHOT_BIT[database] else ~is_snapshot
     epoch, sequence = _split([*commit, bit.cast("bigint"), low], [*commit_bits, 1, width])
     is_read = problem.isNull()
@@ -182,11 +182,6 @@ def _any(conditions: Sequence[Column]) -> Column:
 def _are_wide(parts: Sequence[Column], widths: Sequence[int]) -> Column:
     """Whether a part has more bits than its width."""
     return _any([F.lit(False), *(each >= 2**width for each, width in zip(parts, widths, strict=True) if width < BITS)])
-
-
-def _joined(parts: Sequence[Column], widths: Sequence[int]) -> Column:
-    """Return parts of together less than 63 bits as one number."""
-    return _split(parts, widths)[1]
 
 
 def _split(parts: Sequence[Column], widths: Sequence[int]) -> tuple[Column, Column]:

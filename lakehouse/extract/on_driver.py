@@ -98,7 +98,7 @@ class Record:
 
     @property
     def json_problem(self) -> str | None:
-        """Why the value is not JSON; None if it is. See `lakehouse.extract.json_strictness`."""
+        """Why the value is not JSON, see `lakehouse.extract.json_strictness`; None if it is."""
         return self._document[1]
 
     @property

@@ -59,7 +59,7 @@ public class ProtobufMessagePath implements UDF1 {
 
   public Object call(Object value) throws Exception {
     Prefix prefix = value == null ? null : Prefix.of((byte[]) value);
-    return prefix == null ? null : prefix.path();
+    return prefix == null ? null : prefix.path;
   }
 }
 
@@ -69,49 +69,30 @@ final class Prefix {
   private static final int ID_END = 5;
   private static final int MOST_INDEXES = 100;
 
-  final long id;
-  final int[] indexes;
-  final int end;
+  final Long id;
+  String path; // the indexes with dots between them; null if they cannot be read
+  int end;
 
-  private Prefix(long id, int[] indexes, int end) {
-    this.id = id;
-    this.indexes = indexes;
-    this.end = end;
-  }
-
-  /** The id, also if no indexes follow it; -1 without an id. */
-  static long id(byte[] value) {
-    boolean isThere = value.length >= ID_END && value[0] == 0;
-    return isThere ? ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL : -1L;
-  }
-
-  static Prefix of(byte[] value) {
-    long id = id(value);
-    if (id < 0) {
-      return null;
-    }
+  private Prefix(byte[] value) {
+    this.id = Long.valueOf(ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL);
     try {
       CodedInputStream in = CodedInputStream.newInstance(value, ID_END, value.length - ID_END);
       int count = in.readSInt32();
-      if (count < 0 || count > MOST_INDEXES) {
-        return null;
+      if (count >= 0 && count <= MOST_INDEXES) {
+        StringBuilder read = new StringBuilder(count == 0 ? "0" : ""); // a count of zero stands for the first message
+        for (int i = 0; i < count; i++) {
+          read.append(i == 0 ? "" : ".").append(in.readSInt32());
+        }
+        this.path = read.toString();
+        this.end = ID_END + in.getTotalBytesRead();
       }
-      int[] indexes = new int[Math.max(count, 1)]; // a count of zero stands for the first message
-      for (int i = 0; i < count; i++) {
-        indexes[i] = in.readSInt32();
-      }
-      return new Prefix(id, indexes, ID_END + in.getTotalBytesRead());
     } catch (IOException isNone) {
-      return null;
+      this.path = null;
     }
   }
 
-  String path() {
-    StringBuilder path = new StringBuilder();
-    for (int i = 0; i < this.indexes.length; i++) {
-      path.append(i == 0 ? "" : ".").append(this.indexes[i]);
-    }
-    return path.toString();
+  static Prefix of(byte[] value) {
+    return value.length >= ID_END && value[0] == 0 ? new Prefix(value) : null;
   }
 }
 
@@ -122,11 +103,10 @@ final class Plan {
   private static final int WEIGHT = 4; // of a message, an enum's value and an unknown field: each may be an object of some hundred bytes
 
   private final Schema target;
-  private final boolean hasPrefix;
-  private final String message;
+  private final String only; // the path of the message of all values; empty if each value has a prefix
   private final Map files = new HashMap(); // the file of each id; of values without a prefix under -1; null decodes nothing
   private final Map misfits = new HashMap(); // of each id: the paths of messages that are not decoded
-  private final Map records = new ConcurrentHashMap();
+  private final Map forms = new ConcurrentHashMap(); // by id and path
 
   Plan(DataInputStream in) throws IOException {
     this.target = new Schema.Parser().parse(text(in));
@@ -134,8 +114,7 @@ final class Plan {
     for (int i = 0; i < sets.length; i++) {
       sets[i] = file(bytes(in));
     }
-    this.hasPrefix = in.readBoolean();
-    this.message = text(in);
+    this.only = text(in);
     int count = in.readInt();
     for (int i = 0; i < count; i++) {
       Long id = Long.valueOf(in.readLong());
@@ -183,35 +162,30 @@ final class Plan {
   }
 
   byte[] avro(byte[] value) throws IOException {
-    Long id = Long.valueOf(-1L);
-    int start = 0;
-    Descriptors.Descriptor type = null;
-    if (this.hasPrefix) {
-      id = Long.valueOf(Prefix.id(value));
-      if (id.longValue() < 0) {
-        return null;
-      }
-      if (!this.files.containsKey(id)) {
-        throw new IllegalStateException("No schema was asked for the id " + id);
-      }
-      Prefix prefix = Prefix.of(value);
-      if (prefix == null || ((Set) this.misfits.get(id)).contains(prefix.path())) {
-        return null;
-      }
-      start = prefix.end;
-      type = at((Descriptors.FileDescriptor) this.files.get(id), prefix.indexes);
-    } else {
-      type = named((Descriptors.FileDescriptor) this.files.get(id), this.message);
+    if (!this.only.isEmpty()) {
+      return this.avro(value, 0, this.form(Long.valueOf(-1L), this.only));
     }
-    if (type == null) {
+    Prefix prefix = Prefix.of(value);
+    if (prefix == null) {
+      return null;
+    }
+    if (!this.files.containsKey(prefix.id)) {
+      throw new IllegalStateException("No schema was asked for the id " + prefix.id);
+    }
+    return prefix.path == null ? null : this.avro(value, prefix.end, this.form(prefix.id, prefix.path));
+  }
+
+  private byte[] avro(byte[] value, int start, Form form) {
+    if (form == null) {
       return null;
     }
     try {
       int length = value.length - start;
-      if (length > MOST_ITEMS / WEIGHT && left(CodedInputStream.newInstance(value, start, length), type, MOST_ITEMS, 0) < 0) {
+      CodedInputStream in = CodedInputStream.newInstance(value, start, length);
+      if (length > MOST_ITEMS / WEIGHT && left(in, form.type, MOST_ITEMS, 0) < 0) {
         return null;
       }
-      DynamicMessage.Builder found = DynamicMessage.newBuilder(type);
+      DynamicMessage.Builder found = DynamicMessage.newBuilder(form.type);
       // By the interface that declares it: the class has it four times, and Janino fails by the order in which a JVM lists them.
       ((MessageLite.Builder) found).mergeFrom(value, start, length);
       if (!found.isInitialized()) {
@@ -219,7 +193,7 @@ final class Plan {
       }
       ByteArrayOutputStream out = new ByteArrayOutputStream(length + 16);
       Encoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
-      this.record(type).write(found.buildPartial(), encoder);
+      form.write(found.buildPartial(), encoder);
       encoder.flush();
       return out.toByteArray();
     } catch (IOException isNone) {
@@ -229,39 +203,26 @@ final class Plan {
     }
   }
 
-  private Form record(Descriptors.Descriptor type) {
-    Form found = (Form) this.records.get(type);
-    if (found == null) {
-      found = new Form(type, this.target);
-      this.records.put(type, found);
+  /** How a message is written; null if its file has no such message, or it is not decoded. Any path may come from a producer. */
+  private Form form(Long id, String path) {
+    String key = id + ":" + path;
+    Form found = (Form) this.forms.get(key);
+    Descriptors.FileDescriptor file = (Descriptors.FileDescriptor) this.files.get(id);
+    if (found != null || file == null || ((Set) this.misfits.get(id)).contains(path)) {
+      return found;
     }
-    return found;
-  }
-
-  private static Descriptors.Descriptor at(Descriptors.FileDescriptor file, int[] indexes) {
-    List types = file == null ? Collections.EMPTY_LIST : file.getMessageTypes();
-    Descriptors.Descriptor found = null;
-    for (int i = 0; i < indexes.length; i++) {
-      if (indexes[i] < 0 || indexes[i] >= types.size()) {
+    List types = file.getMessageTypes();
+    Descriptors.Descriptor type = null;
+    for (String index : path.split("\\.")) {
+      int nth = Integer.parseInt(index);
+      if (nth < 0 || nth >= types.size()) {
         return null;
       }
-      found = (Descriptors.Descriptor) types.get(indexes[i]);
-      types = found.getNestedTypes();
+      type = (Descriptors.Descriptor) types.get(nth);
+      types = type.getNestedTypes();
     }
-    return found;
-  }
-
-  /** A message of a file by its full name. */
-  private static Descriptors.Descriptor named(Descriptors.FileDescriptor file, String name) {
-    String space = file == null || file.getPackage().isEmpty() ? "" : file.getPackage() + ".";
-    if (file == null || !name.startsWith(space)) {
-      return null;
-    }
-    String[] parts = name.substring(space.length()).split("\\.");
-    Descriptors.Descriptor found = file.findMessageTypeByName(parts[0]);
-    for (int i = 1; i < parts.length && found != null; i++) {
-      found = found.findNestedTypeByName(parts[i]);
-    }
+    found = new Form(type, this.target);
+    this.forms.put(key, found);
     return found;
   }
 
@@ -321,11 +282,13 @@ final class Plan {
 /** A message as an Avro record of the wanted fields: a field that it does not have is null, and so is one that is not set. */
 final class Form {
 
+  final Descriptors.Descriptor type;
   private final boolean[] isMark; // of a value that was decoded
   private final Descriptors.FieldDescriptor[] fields; // null for one that the message does not have
   private final Value[] values;
 
   Form(Descriptors.Descriptor type, Schema target) {
+    this.type = type;
     List wanted = target.getFields();
     this.isMark = new boolean[wanted.size()];
     this.fields = new Descriptors.FieldDescriptor[wanted.size()];

@@ -63,7 +63,7 @@ _OWN = {
 }
 
 _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
-"""Commits in a folder overwrite nothing, and no process is started per file. See `LocalFiles.java`."""
+"""Commits in a folder overwrite nothing, and no process is started per file. See `LogStores.java`."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a dozen processes per file to look for links."""

@@ -2,29 +2,163 @@ package tidemark.storage;
 
 import io.delta.storage.HadoopFileSystemLogStore;
 import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFileAttributeView;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Set;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
+
+// Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
+
+/** Hadoop's local file system, without a `chmod` process for each file, which it starts if it has no native library. */
+public class LocalFiles extends LocalFileSystem {
+
+  public LocalFiles() {
+    super(new RawLocalFiles());
+  }
+}
+
+class RawLocalFiles extends RawLocalFileSystem {
+
+  public void setPermission(Path path, FsPermission permission) throws IOException {
+    Object view = Files.getFileAttributeView(this.pathToFile(path).toPath(), PosixFileAttributeView.class);
+    if (view == null || permission.getStickyBit()) {
+      super.setPermission(path, permission);
+    } else {
+      ((PosixFileAttributeView) view).setPermissions(PosixFilePermissions.fromString(permission.toString()));
+    }
+  }
+
+  public FileStatus getFileLinkStatus(Path path) throws IOException {
+    boolean isLink = Files.isSymbolicLink(this.pathToFile(path).toPath());
+    return isLink ? super.getFileLinkStatus(path) : this.getFileStatus(path);
+  }
+}
+
+/**
+ * Delta's log in a local folder: of several writers of one version exactly one succeeds; the others see its commit and try the
+ * next. Delta's own log store checks for the version and then renames: the later of two writers overwrites the other's commit.
+ *
+ * <p>A commit is written under another name and linked to its version: the system refuses a link with a name that exists. On a
+ * file system without links, such as some network shares, the commit is renamed as Delta does.
+ */
+public class LinkingLogStore extends HadoopFileSystemLogStore {
+
+  public LinkingLogStore(Configuration configuration) {
+    super(configuration);
+  }
+
+  public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration) throws IOException {
+    if (overwrite.booleanValue()) {
+      this.writeWithRename(path, actions, overwrite, configuration);
+      return;
+    }
+    FileSystem files = path.getFileSystem(configuration);
+    if (!files.exists(path.getParent())) { // a local file system would create it
+      throw new FileNotFoundException(path.getParent().toString());
+    }
+    Path own = this.createTempPath(path);
+    try {
+      OutputStream stream = files.create(own, false);
+      try (stream) {
+        while (actions.hasNext()) {
+          stream.write(((String) actions.next()).getBytes(StandardCharsets.UTF_8));
+          stream.write('\n');
+        }
+      }
+      link(local(own), local(path));
+      if (files instanceof ChecksumFileSystem) {
+        ChecksumFileSystem summed = (ChecksumFileSystem) files;
+        replace(local(summed.getChecksumFile(own)), local(summed.getChecksumFile(path)));
+      }
+    } finally {
+      files.delete(own, false);
+    }
+  }
+
+  /** Lists a log's files from one on. Hadoop reads the status of every file, in each of several listings of a run. */
+  public Iterator listFrom(Path path, Configuration configuration) throws IOException {
+    FileSystem files = path.getFileSystem(configuration);
+    Path folder = path.getParent();
+    String[] names = local(folder).toFile().list();
+    if (names == null) {
+      throw new FileNotFoundException(folder.toString());
+    }
+    Arrays.sort(names);
+    List found = new ArrayList();
+    for (String name : names) {
+      Path file = new Path(null, null, name);
+      if (name.compareTo(path.getName()) < 0 || ChecksumFileSystem.isChecksumFile(file)) {
+        continue;
+      }
+      try {
+        found.add(files.getFileStatus(new Path(folder, file)));
+      } catch (FileNotFoundException goneSince) {
+        continue;
+      }
+    }
+    return found.iterator();
+  }
+
+  public Boolean isPartialWriteVisible(Path path, Configuration configuration) {
+    return Boolean.FALSE;
+  }
+
+  private static void link(java.nio.file.Path own, java.nio.file.Path version) throws IOException {
+    try {
+      Files.createLink(version, own);
+    } catch (FileAlreadyExistsException taken) {
+      throw taken;
+    } catch (UnsupportedOperationException hasNoLinks) {
+      Files.move(own, version);
+    } catch (java.nio.file.FileSystemException hasNoLinks) {
+      Files.move(own, version);
+    }
+  }
+
+  /** Moves a checksum to its commit, which is read without one until then. */
+  private static void replace(java.nio.file.Path own, java.nio.file.Path there) throws IOException {
+    try {
+      Files.move(own, there, StandardCopyOption.REPLACE_EXISTING);
+    } catch (NoSuchFileException notWritten) {
+      return;
+    }
+  }
+
+  private static java.nio.file.Path local(Path path) {
+    return new java.io.File(path.toUri().getPath()).toPath();
+  }
+}
 
 /**
  * Writes an object only if its name is free: a PUT with "If-None-Match: *", which S3 decides. Delta's own log store for S3
  * overwrites, so of two commits of one version the first is lost without an error.
- *
- * <p>Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
  */
 final class ConditionalPut {
 
@@ -114,7 +248,7 @@ final class ConditionalPut {
   }
 }
 
-/** Delta's log on S3: of several writers of one version exactly one succeeds, the others see its commit and try the next. */
+/** Delta's log on S3: of several writers of one version exactly one succeeds; the others see its commit and try the next. */
 public class ConditionalLogStore extends HadoopFileSystemLogStore {
 
   public ConditionalLogStore(Configuration configuration) {
@@ -146,7 +280,7 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
   }
 }
 
-/** The checkpoint of a streaming query on S3: of two queries that plan the same batch one succeeds. Elsewhere as Spark's own. */
+/** The checkpoint of a streaming query on S3: of two queries that plan the same batch one succeeds. Elsewhere it is Spark's own. */
 public class ConditionalCheckpoints extends FileSystemBasedCheckpointFileManager {
 
   private final boolean isHere;
