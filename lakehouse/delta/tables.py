@@ -238,8 +238,9 @@ def exists(spark: SparkSession, table: Table) -> bool:
 
 def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
     """Return the table, or None if it does not exist; raise a `TableStateError` if the session lacks its features of Delta."""
-    if _is_missing(table):
-        return None
+    folder = table.local_folder
+    if folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log")):
+        return None  # the folder of other tables; Spark needs a quarter of a second to find out
     try:
         rows = spark.read.table(table.sql)
         rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
@@ -250,12 +251,6 @@ def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
             raise refused from error
         raise
     return rows
-
-
-def _is_missing(table: Table) -> bool:
-    """Whether a local folder holds other tables but not this one. Spark needs a quarter of a second to find out."""
-    folder = table.local_folder
-    return folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log"))
 
 
 def version(spark: SparkSession, table: Table) -> int:
@@ -284,23 +279,17 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
 
     For a table whose commits have no batch of the query. Without a transaction the query id is empty and the batch is -1.
     """
-    batch = _transaction_in_checkpoints(spark, table, query_id)
-    commits = _history(spark, table, version(spark, table) + 1)
-    is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
-    return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
-
-
-def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
-    """Return the last version of an application in the log's checkpoints, not in its commits; -1 for none."""
     location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
     try:
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
-        found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
+        batch = checkpoints.where(checkpoints["txn.appId"] == query_id).selectExpr("max(txn.version)").collect()[0][0]
     except AnalysisException as error:
-        if has_condition(error, NO_TABLE):  # no checkpoint was written yet: the log still has every commit
-            return -1
-        raise
-    return -1 if found[0][0] is None else int(found[0][0])
+        if not has_condition(error, NO_TABLE):
+            raise
+        batch = None  # no checkpoint was written yet: the log still has every commit
+    commits = _history(spark, table, version(spark, table) + 1)
+    is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
+    return Streamed("", -1, is_undone=is_undone) if batch is None else Streamed(query_id, batch, is_undone=is_undone)
 
 
 class Appended(NamedTuple):

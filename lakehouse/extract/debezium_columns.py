@@ -110,7 +110,7 @@ def _first_at(struct: Column, places: Sequence[str]) -> Column:
 
 
 def position(database: str) -> Column:
-    """Return epoch, sequence and problem of each record as a struct, from the columns `steps`."""
+    """Return epoch, sequence and problem of each record as a struct, from `steps`. Numbers with a problem mean nothing."""
     commit_bits, place_bits = COMMIT_BITS[database], PLACE_BITS[database]
     parts = [F.col(name) for name in _parts(database)]
     commit, place = parts[: len(commit_bits)], parts[len(commit_bits) :]
@@ -128,10 +128,7 @@ def position(database: str) -> Column:
     low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_split(place, place_bits)[1])
     bit = is_snapshot if debezium.SNAPSHOT_BIT[database] else ~is_snapshot
     epoch, sequence = _split([*commit, bit.cast("bigint"), low], [*commit_bits, 1, width])
-    is_read = problem.isNull()
-    return F.struct(
-        F.when(is_read, epoch).alias("epoch"), F.when(is_read, sequence).alias("sequence"), problem.alias("problem")
-    )
+    return F.struct(epoch.alias("epoch"), sequence.alias("sequence"), problem.alias("problem"))
 
 
 def _op() -> Column:

@@ -62,7 +62,7 @@ class Decoder(Protocol):
 class Written:
     """The format of the bytes of values.
 
-    `schema` is the Avro schema or the base64 descriptor set of all values, `message` their Protobuf message; empty if each value
+    `schema` is the Avro schema or base64 descriptor set of all values, `message` their Protobuf message; empty if each value
     names its own. Values with `undecodable_ids` have no schema. `schemas` has each known id's schema, empty if of another kind.
     """
 

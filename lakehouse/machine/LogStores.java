@@ -216,28 +216,21 @@ final class ConditionalPut {
       return;
     }
     Path probe = new Path(folder, ".tidemark-" + UUID.randomUUID().toString());
-    boolean isRefused = false;
     try {
       create(files, probe, new byte[] {1});
       create(files, probe, new byte[] {2});
     } catch (org.apache.hadoop.fs.FileAlreadyExistsException taken) {
-      if (!isOfCondition(taken.getCause())) {
+      // By name: the compiler does not have hadoop-aws.
+      if (!"RemoteFileChangedException".equals(taken.getCause().getClass().getSimpleName())) {
         throw (IOException) taken.getCause();
       }
-      isRefused = true;
+      PROVEN.add(files.getUri());
+      return;
     } finally {
       files.delete(probe, false);
     }
-    if (!isRefused) {
-      throw new IOException(
-          "TIDEMARK_NO_PUT_IF_ABSENT: the object store overwrites an object although it was told not to: " + files.getUri());
-    }
-    PROVEN.add(files.getUri());
-  }
-
-  /** Whether an error of hadoop-aws says that the condition was not met. The compiler does not have that library. */
-  private static boolean isOfCondition(Throwable error) {
-    return "RemoteFileChangedException".equals(error.getClass().getSimpleName());
+    throw new IOException(
+        "TIDEMARK_NO_PUT_IF_ABSENT: the object store overwrites an object although it was told not to: " + files.getUri());
   }
 
   private static byte[] read(FileSystem files, Path path, int most) throws IOException {

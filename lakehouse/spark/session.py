@@ -68,9 +68,6 @@ _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a dozen processes per file to look for links."""
 
-_MEMORY_SHARE = 4
-_MEMORY_RANGE_GIB = (1, 8)
-
 _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 """A setting of every session on Databricks."""
 
@@ -262,7 +259,6 @@ def _local(log_level: str) -> dict[str, str]:
 
 
 def driver_memory() -> str:
-    """Return the driver memory of a local session: SPARK_DRIVER_MEMORY, else a share of the machine's memory."""
+    """Return the driver memory of a local session: SPARK_DRIVER_MEMORY, else a quarter of the machine's, 1 to 8 GiB."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
-    low, high = _MEMORY_RANGE_GIB
-    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"
+    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(1, min(8, total // 4))}g"
