@@ -284,34 +284,31 @@ final class Form {
 
   final Descriptors.Descriptor type;
   private final boolean[] isMark; // of a value that was decoded
-  private final Descriptors.FieldDescriptor[] fields; // null for one that the message does not have
-  private final Value[] values;
+  private final Value[] values; // null for a field that the message does not have
 
   Form(Descriptors.Descriptor type, Schema target) {
     this.type = type;
     List wanted = target.getFields();
     this.isMark = new boolean[wanted.size()];
-    this.fields = new Descriptors.FieldDescriptor[wanted.size()];
     this.values = new Value[wanted.size()];
-    for (int i = 0; i < this.fields.length; i++) {
+    for (int i = 0; i < this.values.length; i++) {
       Schema.Field field = (Schema.Field) wanted.get(i);
       this.isMark[i] = field.schema().getType() != Schema.Type.UNION;
       Descriptors.FieldDescriptor found = this.isMark[i] ? null : type.findFieldByName(field.name());
-      this.fields[i] = found;
       this.values[i] = found == null ? null : new Value(found, (Schema) field.schema().getTypes().get(1), found.isRepeated());
     }
   }
 
   void write(Message message, Encoder out) throws IOException {
-    for (int i = 0; i < this.fields.length; i++) {
-      Descriptors.FieldDescriptor field = this.fields[i];
+    for (int i = 0; i < this.values.length; i++) {
+      Value value = this.values[i];
       if (this.isMark[i]) {
         out.writeBoolean(false);
-      } else if (field == null || (field.hasPresence() && !message.hasField(field))) {
+      } else if (value == null || (value.field.hasPresence() && !message.hasField(value.field))) {
         out.writeIndex(0);
       } else {
         out.writeIndex(1);
-        this.values[i].write(message.getField(field), out);
+        value.write(message.getField(value.field), out);
       }
     }
   }
@@ -323,7 +320,7 @@ final class Value {
   private static final long MICROS = 1000000L;
   private static final int NANOS = 1000000000;
 
-  private final Descriptors.FieldDescriptor field;
+  final Descriptors.FieldDescriptor field;
   private final Schema target;
   private final int scale;
   private final boolean isUnsigned;

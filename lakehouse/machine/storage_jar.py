@@ -26,7 +26,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "437f159d09ae2bb741e80fc11c1d7e2b993898262bd83e43d6c865c4ab0b090f"
+SHA256 = "30e85ac24226e90140f84aeed87c9d64a4a0d417eabbdb6fecd42d6d4dc3fd27"
 """SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -196,7 +196,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
         require_delta(running)
     storage = lakehouse.storage if lakehouse else None
-    conf = {**_OWN, **_RUNTIME}
+    conf: dict[str, Any] = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which sets master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         conf |= _local(log_level)
@@ -208,10 +208,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
         conf |= storage.for_spark()
     if lakehouse is not None and lakehouse.metastore is not None:
         conf |= {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": lakehouse.metastore}
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.appName(app_name).config(map=conf).getOrCreate()
 
 
 def _running() -> SparkSession | None:
