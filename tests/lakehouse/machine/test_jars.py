@@ -184,8 +184,7 @@ def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path / "stub" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert (java_executable(), java_version()) == (java, 21)
-    java_of(tmp_path / "home", "echo 'java version \"1.8.0_392\"' >&2")
-    assert java_version() == 8
+    assert (java_of(tmp_path / "home", "echo 'java version \"1.8.0_392\"' >&2"), java_version()) == (java, 8)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "stub"))  # as macOS has it: it only says where to get one
     with pytest.raises(ToolError, match="Unable to locate"):
         java_version()

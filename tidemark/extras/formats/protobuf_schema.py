@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import importlib
 import importlib.util
 import re
@@ -440,7 +441,7 @@ def plan(schemas: Iterable[tuple[int, str]], wanted: Type, *, message: str | Non
     entries, only = [], "" if message is None else "0"
     for number, schema in schemas:
         nth, odd = -1, []
-        try:
+        with contextlib.suppress(ProtobufSchemaError):
             if message is None:
                 content, odd = base64.b64decode(read(schema).text), list(misfits(schema, wanted))
                 nth = sets.setdefault(content, len(sets))
@@ -448,8 +449,6 @@ def plan(schemas: Iterable[tuple[int, str]], wanted: Type, *, message: str | Non
                 files = read(schema).of(message)
                 only = next(path for path, name, _ in files.own if name == f".{message}")
                 nth = sets.setdefault(base64.b64decode(files.text), len(sets))
-        except ProtobufSchemaError:
-            nth = -1
         entries.append(struct.pack(">qii", number, nth, len(odd)) + b"".join(_packed(path.encode()) for path in odd))
     head = _packed(target(wanted).encode()) + struct.pack(">i", len(sets)) + b"".join(map(_packed, sets))
     return head + _packed(only.encode()) + struct.pack(">i", len(entries)) + b"".join(entries)
