@@ -78,17 +78,13 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
     if has_condition(error, (UNDONE,)):
         raise UndoneError.of(str(table)) from None
     if has_condition(error, TABLE_CHANGED):
-        raise AnotherWriterError(
-            "The table's columns or properties changed while this run wrote to it; this commit was not made.",
-            where=str(table),
-            next_step="Nothing to do: the next run goes on. Change a table's properties between two runs.",
-        ) from error
+        what = "The table's columns or properties changed while this run wrote to it; this commit was not made."
+        next_step = "Nothing to do: the next run goes on. Change a table's properties between two runs."
+        raise AnotherWriterError(what, where=str(table), next_step=next_step) from error
     if has_condition(error, _CONFLICTS):
-        raise AnotherWriterError(
-            "Another run committed the same load first; nothing of this one was written.",
-            where=str(table),
-            next_step="Nothing to do: the next run continues from what the other one wrote.",
-        ) from error
+        what = "Another run committed the same load first; nothing of this one was written."
+        next_step = "Nothing to do: the next run continues from what the other one wrote."
+        raise AnotherWriterError(what, where=str(table), next_step=next_step) from error
 
 
 def unsupported(error: Exception, table: Table) -> TableStateError | None:

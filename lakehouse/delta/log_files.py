@@ -103,7 +103,7 @@ def read_log(table: Files) -> Log:
     log.violations += [*filter(None, damaged), *_lost(folder, names, log.version)]
     if not log.violations:
         try:
-            live = statistics(_opened(table, log.version), "path", "size_bytes")
+            live = statistics(opened_from(table, log.version), "path", "size_bytes")
         except ERRORS as error:
             observed = f"cannot be read: {headline(str(error))}"
             read = f"version {log.version}" + (f", from the checkpoint of version {start} on" if start >= 0 else "")
@@ -113,7 +113,8 @@ def read_log(table: Files) -> Log:
     return log
 
 
-def _opened(table: Files, version: int) -> DeltaTable:
+def opened_from(table: Files, version: int | None = None) -> DeltaTable:
+    """Open a table in a folder or a store; raise a `DeltaError` if it cannot be read."""
     options = table.storage.for_delta_rs() if table.storage else None
     return DeltaTable(table.place, version=version, storage_options=options)
 
@@ -190,7 +191,7 @@ def old_files(table: Files) -> list[str] | None:
     log = read_log(table)
     if log.files is None:
         return None
-    last = _opened(table, log.version)
+    last = opened_from(table, log.version)
     unused = last.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True)
     in_log = (f"_delta_log/{name}" for name in before_checkpoint(log.names))
     return sorted({*in_log, *(unquote(name) for name in unused if not name.endswith(".crc"))})
@@ -239,11 +240,8 @@ def _damage(folder: Files, version: int, name: str | None) -> Violation | None:
 
 def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:
     """Yield missing commits that left other files, which Delta writes only after the commit."""
-    traces: dict[int, str] = {}
-    for name in names:
-        if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:
-            traces.setdefault(int(match[1]), name)
+    traces = {int(match[1]): name for name in reversed(names) if (match := _TRACE.fullmatch(name))}
     for version, name in sorted(traces.items()):
-        file = f"{version:020}.json"
-        if file not in names:
-            yield Violation(_where(folder, file), f"no such file, though {name} is there", f"the commit of version {version}")
+        if version > last:
+            where = _where(folder, f"{version:020}.json")
+            yield Violation(where, f"no such file, though {name} is there", f"the commit of version {version}")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from lakehouse.contracts.bronze import OWNER
+from lakehouse.delta import log_files
 from lakehouse.sidecar_files import Files
 from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
 """The errors of a root that cannot be read or written."""
-_PATIENCE = {"timeout": "20s", "max_retries": "2", "retry_timeout": "30s"}
-"""Timeout and retries of requests to a store. The defaults take three minutes."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +37,15 @@ class Found:
 
 def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
     """Find the Delta tables directly under a root in files. Raises any of ERRORS."""
-    names = lakehouse.table_files.tables() if lakehouse.table_files else None
-    tables = names or []
-    ours = [name for name in TABLE_NAMES if name in tables]
-    others = sorted(set(tables) - {*TABLE_NAMES, *models})
-    return Found(names is not None, ours, others, _owner(lakehouse) if BRONZE_RECORDS in ours else None)
-
-
-def _owner(lakehouse: Lakehouse) -> str | None:
-    options = {**lakehouse.storage.for_delta_rs(), **_PATIENCE} if lakehouse.storage else None
-    location = lakehouse.table(BRONZE_RECORDS).local_folder or lakehouse.table(BRONZE_RECORDS).location
-    with contextlib.suppress(DeltaError):  # a session reports why a table cannot be read
-        return DeltaTable(location, storage_options=options).metadata().configuration.get(OWNER)
-    return None
+    files = lakehouse.table_files
+    names = files.tables() if files else None
+    ours = [name for name in TABLE_NAMES if name in (names or [])]
+    others = sorted({*(names or [])} - {*TABLE_NAMES, *models})
+    owner = None
+    if files and BRONZE_RECORDS in ours:
+        with contextlib.suppress(DeltaError):  # a session reports why a table cannot be read
+            owner = log_files.opened_from(files.below(BRONZE_RECORDS)).metadata().configuration.get(OWNER)
+    return Found(names is not None, ours, others, owner)
 
 
 def is_exclusive(lakehouse: Lakehouse) -> bool | None:

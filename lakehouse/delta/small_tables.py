@@ -132,7 +132,8 @@ def few(  # noqa: PLR0913 -- what is read and how much of it, each by name
         found = log_files.opened(folder, version)
         names = _files(found, boxes, is_outside=is_outside)
         nothing = pc.scalar(value=False)
-        is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
+        fields = {name: pc.field(name) for box in boxes for name in box}
+        is_in = _any([nothing, *(_all(_ends(fields, fields, box)) for box in boxes)])
         is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
         paths = [str(folder / unquote(name)) for name in names]
         dataset = ds.dataset(paths, schema=pa.schema(found.schema().to_arrow()), format=_CHECKED)
@@ -192,15 +193,9 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
     if not boxes:
         return paths if is_outside else []
 
-    def least(column: str) -> pa.ChunkedArray:
-        return log[f"min.{column}"]
-
-    def most(column: str) -> pa.ChunkedArray:
-        return log[f"max.{column}"]
-
     # Statistics of long texts are truncated, to a lower minimum and a higher maximum, so both comparisons stay safe.
-    ends = (least, most) if is_outside else (most, least)
-    lies_in = [_ends(*ends, box) for box in boxes]
+    least, most = ({column: log[f"{end}.{column}"] for column in columns} for end in ("min", "max"))
+    lies_in = [_ends(least, most, box) if is_outside else _ends(most, least, box) for box in boxes]
     if is_outside:
         for conditions, box in zip(lies_in, boxes, strict=True):
             conditions += [pc.equal(log[f"null_count.{column}"], 0) for column in box]
@@ -208,10 +203,10 @@ def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list
     return [path for path, lies in zip(paths, is_in.to_pylist(), strict=True) if lies is not is_outside]
 
 
-def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> list[Any]:
+def _ends(low: Mapping[str, Any], high: Mapping[str, Any], box: Box) -> list[Any]:
     """Return for each end of a box whether a value is on its side. The values to compare are given by column."""
-    lowest = [pc.greater_equal(low(column), value) for column, (value, _) in box.items() if value is not None]
-    return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items() if value is not None)]
+    lowest = [pc.greater_equal(low[column], value) for column, (value, _) in box.items() if value is not None]
+    return [*lowest, *(pc.less_equal(high[column], value) for column, (_, value) in box.items() if value is not None)]
 
 
 def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:

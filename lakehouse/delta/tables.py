@@ -65,10 +65,9 @@ class Streamed:
 
 
 def create(spark: SparkSession, table: Table, contract: Contract, *, check_columns: bool = True) -> None:
-    """Create a table or, if `check_columns`, check the columns of an existing one and add new columns of its contract.
+    """Create a table in one empty commit or, if `check_columns`, check an existing one and add new columns of its contract.
 
-    Commits one empty version to a new table, and none to an existing one unless columns are added. Raises a `ContractError`
-    if the table exists with other columns.
+    Raises a `ContractError` if the table exists with other columns.
     """
     there = require_columns(spark, table, contract) if check_columns else open_if_exists(spark, table)
     if there is None:
@@ -239,8 +238,9 @@ def exists(spark: SparkSession, table: Table) -> bool:
 
 def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
     """Return the table, or None if it does not exist; raise a `TableStateError` if the session lacks its features of Delta."""
-    if _is_missing(table):
-        return None
+    folder = table.local_folder
+    if folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log")):
+        return None  # the folder of other tables; Spark needs a quarter of a second to find out
     try:
         rows = spark.read.table(table.sql)
         rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
@@ -251,12 +251,6 @@ def open_if_exists(spark: SparkSession, table: Table) -> DataFrame | None:
             raise refused from error
         raise
     return rows
-
-
-def _is_missing(table: Table) -> bool:
-    """Whether a local folder holds other tables but not this one. Spark needs a quarter of a second to find out."""
-    folder = table.local_folder
-    return folder is not None and not folder.exists() and any(folder.parent.glob("*/_delta_log"))
 
 
 def version(spark: SparkSession, table: Table) -> int:
@@ -281,28 +275,21 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 
 
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
-    """Return a query's last micro-batch by the table's transactions, which checkpoints keep longer than the log.
+    """Return a query's last micro-batch by the log's checkpoints, which keep transactions longer than the commits.
 
-    For a table whose log has no batch of the query because a RESTORE came after all of them. If the table has no such
-    transaction, the query id is empty and the batch is -1.
+    For a table whose commits have no batch of the query. Without a transaction the query id is empty and the batch is -1.
     """
-    batch = _transaction_in_checkpoints(spark, table, query_id)
-    commits = _history(spark, table, version(spark, table) + 1)
-    is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
-    return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
-
-
-def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
-    """Return the last version of an application in the log's checkpoints, not in its commits; -1 for none."""
     location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
     try:
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
-        found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
+        batch = checkpoints.where(checkpoints["txn.appId"] == query_id).selectExpr("max(txn.version)").collect()[0][0]
     except AnalysisException as error:
-        if has_condition(error, NO_TABLE):  # no checkpoint was written yet: the log still has every commit
-            return -1
-        raise
-    return -1 if found[0][0] is None else int(found[0][0])
+        if not has_condition(error, NO_TABLE):
+            raise
+        batch = None  # no checkpoint was written yet: the log still has every commit
+    commits = _history(spark, table, version(spark, table) + 1)
+    is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
+    return Streamed("", -1, is_undone=is_undone) if batch is None else Streamed(query_id, batch, is_undone=is_undone)
 
 
 class Appended(NamedTuple):
@@ -391,11 +378,7 @@ def collect_appended(
     The table's change feed must be on. Its scan returns rows one by one: select few and narrow columns. The summary also gets
     `_commit_version` (bigint). None if a version or its files are gone, which Delta says only when the rows are read.
     """
-    feed = (
-        spark.read.option("readChangeFeed", "true")
-        .option("startingVersion", after_version + 1)
-        .option("endingVersion", to_version)
-    )
+    feed = spark.read.options(readChangeFeed="true", startingVersion=after_version + 1, endingVersion=to_version)
     try:
         rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
     except SPARK_ERRORS as error:
@@ -489,13 +472,8 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
     """Return the text stored with the last commit that changed rows; None if it has none, or the table does not exist."""
-    if not exists(spark, table):
-        return None
-    for commit in _history(spark, table, _LIKELY_VERSIONS):
-        if commit["operation"] not in _NOT_CHANGING:
-            text: str | None = commit["userMetadata"]
-            return text
-    return None
+    commits = _history(spark, table, _LIKELY_VERSIONS) if exists(spark, table) else []
+    return next((commit["userMetadata"] for commit in commits if commit["operation"] not in _NOT_CHANGING), None)
 
 
 def _writer(rows: DataFrame, mode: str, transaction: Transaction | None = None, metadata: str | None = None) -> DataFrameWriter:

@@ -20,8 +20,9 @@ from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import debezium_columns, json_strictness, per_topic, prefix
 from lakehouse.extract.on_driver import MOST_BYTES
+from lakehouse.extract.written import at_path
 from lakehouse.settings import payload_schema
-from lakehouse.settings.extractor import ROLES, WIDTHS, Encoding
+from lakehouse.settings.extractor import IN_VALUE, ROLES, WIDTHS, Encoding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,10 +51,10 @@ _Pair = tuple[Column, Column]
 def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) -> DataFrame:
     """Read producer, epoch, sequence and problem from each record's bytes. Grain: a record, as given.
 
-    Rows need the columns that `columns_read` names, and `topic` if some topics have their own sources. Added are `producer`
-    (string; null if none is configured), `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the
-    first of sequence, producer, epoch that could not be read and why, for example `sequence_missing`). With `is_ingest` they
-    are null for topics that Bronze leaves to Silver. A custom extractor raises as `imported`.
+    Rows need the columns of `columns_read`, and `topic` if some topics have their own sources. Added are `producer` (string),
+    `epoch` and `sequence` (bigint; null if there is a problem) and `problem` (string; the first role that could not be read and
+    why, such as `sequence_missing`). With `is_ingest` they are null for topics that Bronze leaves to Silver. A custom extractor
+    raises as `imported`.
     """
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
@@ -66,12 +67,12 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     databases = sorted({each.source.argument for each in events})
     found = debezium_columns.parsed(given, is_event, databases) if events else given
     found = found.withColumns(slots)
-    raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
+    raw = found.withColumns(_values_and_problems(roles, _raw))
     encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
     whole = raw.withColumns(
         {f"_whole_{role}": _of_kind([(each, _whole(each)) for each in cases]) for role, cases in encoded.items()}
     )
-    read = whole.withColumns(_pairs({role: _first([(each, _read(each)) for each in cases]) for role, cases in encoded.items()}))
+    read = whole.withColumns(_values_and_problems(encoded, _read))
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
@@ -114,12 +115,6 @@ class _Case:
         shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
         return f"_found_{self.role}_{shared}"
 
-    @property
-    def position(self) -> Column | None:
-        """The number that the slot has already; None if it has to be read from bytes."""
-        field = {"debezium": "sequence", "debezium_epoch": "epoch"}.get(self.source.form)
-        return F.col(self.slot).getField(field) if field else None
-
 
 def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
     """Return the different sources of a role, each with its kinds of topics."""
@@ -134,9 +129,8 @@ def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Cas
 def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
     found: dict[str, _Case] = {}
     for each in cases:
-        read_as = each.source.encoding if each.position is None else each.slot
-        before = found.get(read_as)
-        found[read_as] = replace(each, kinds=(*(before.kinds if before else ()), *each.kinds))
+        before = found.get(each.source.encoding)
+        found[each.source.encoding] = replace(each, kinds=(*(before.kinds if before else ()), *each.kinds))
     return list(found.values())
 
 
@@ -144,9 +138,13 @@ def _of_kind(values: Sequence[tuple[_Case, Column]]) -> Column:
     return per_topic.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
 
 
-def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
-    values = _of_kind([(each, value) for each, (value, _) in pairs])
-    return values, _of_kind([(each, problem.cast("string")) for each, (_, problem) in pairs])
+def _values_and_problems(roles: Mapping[str, Sequence[_Case]], read: Callable[[_Case], _Pair]) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for role, cases in roles.items():
+        pairs = [(each, *read(each)) for each in cases]
+        found[f"_value_{role}"] = _of_kind([(each, value) for each, value, _ in pairs])
+        found[f"_problem_{role}"] = _of_kind([(each, problem.cast("string")) for each, _, problem in pairs])
+    return found
 
 
 def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
@@ -174,17 +172,11 @@ def columns_read(sources: Sources) -> list[str]:
 
 
 def _reads(source: Source) -> list[str]:
-    match source.form:
-        case "header":
-            return ["headers"]
-        case "offset":
-            return ["offset"]
-        case "debezium" | "debezium_epoch":
-            return ["offset", "value"]
-        case "custom":
-            return list(inspect.signature(imported(source.argument, where=source.argument)).parameters)
-        case "value" | "json" | "prefixed_json" | "field" | "bytes":
-            return ["value"]
+    if source.form == "custom":
+        return list(inspect.signature(imported(source.argument, where=source.argument)).parameters)
+    if source.form == "header":
+        return ["headers"]
+    return ["value"] if source.form in IN_VALUE else []
 
 
 def _found(source: Source, written: Written | None) -> Column:
@@ -198,7 +190,7 @@ def _found(source: Source, written: Written | None) -> Column:
         case "field":
             if written is None:
                 raise ConfigError("A field is read from values without a format.", where="value")
-            return written.key_columns(F.col("value"), source.argument)
+            return written.decoder.decode(F.col("value"), written, at_path(source.argument))
         case "debezium" | "debezium_epoch":
             return debezium_columns.position(source.argument)
         case "custom":
@@ -225,7 +217,8 @@ def _raw(case: _Case) -> _Pair:  # noqa: PLR0911 -- one for each form
             problem = F.when(value.isNull(), F.lit(NULL)).when(~is_decoded, F.lit(NOT_DECODED))
             return at_field.cast("binary"), problem.when(at_field.isNull(), F.lit(MISSING))
         case "debezium" | "debezium_epoch":
-            return F.lit(None).cast("binary"), at_path.getField("problem")
+            number = at_path.getField("sequence" if source.form == "debezium" else "epoch")
+            return number.cast("string").cast("binary"), at_path.getField("problem")
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
@@ -257,8 +250,6 @@ def _header(name: str, keys: Column) -> _Pair:
 def _whole(case: _Case) -> Column:
     """Return the integer that the bytes encode; null if they encode none, or if it does not fit a bigint."""
     found = F.col(f"_value_{case.role}")
-    if case.position is not None:
-        return case.position
     if case.source.encoding == "utf8":
         return F.when(F.octet_length(found) <= MOST_BYTES, found.cast("string").try_cast("bigint"))
     # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
@@ -266,8 +257,6 @@ def _whole(case: _Case) -> Column:
 
 
 def _read(case: _Case) -> _Pair:
-    if case.position is not None:
-        return F.col(f"_whole_{case.role}"), F.col(f"_problem_{case.role}")
     return (_name if case.role == "producer" else _number)(case.role, case.source.encoding)
 
 
@@ -301,11 +290,6 @@ def _name(role: str, encoding: Encoding) -> _Pair:
     )
     problem = F.coalesce(problem, unread)
     return F.when(problem.isNull(), found), problem
-
-
-def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
-    values = {f"_value_{role}": value for role, (value, _) in read.items()}
-    return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:

@@ -110,7 +110,7 @@ def _first_at(struct: Column, places: Sequence[str]) -> Column:
 
 
 def position(database: str) -> Column:
-    """Return epoch, sequence and problem of each record as a struct, from the columns `steps`."""
+    """Return epoch, sequence and problem of each record as a struct, from `steps`. Numbers with a problem mean nothing."""
     commit_bits, place_bits = COMMIT_BITS[database], PLACE_BITS[database]
     parts = [F.col(name) for name in _parts(database)]
     commit, place = parts[: len(commit_bits)], parts[len(commit_bits) :]
@@ -125,13 +125,10 @@ def position(database: str) -> Column:
         )
         .when(_are_wide(commit, commit_bits) | (~is_snapshot & _are_wide(place, place_bits)), F.lit("out_of_range")),
     )
-    low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_joined(place, place_bits))
+    low = F.when(is_snapshot, F.col("offset") % 2**width).otherwise(_split(place, place_bits)[1])
     bit = is_snapshot if debezium.SNAPSHOT_BIT[database] else ~is_snapshot
     epoch, sequence = _split([*commit, bit.cast("bigint"), low], [*commit_bits, 1, width])
-    is_read = problem.isNull()
-    return F.struct(
-        F.when(is_read, epoch).alias("epoch"), F.when(is_read, sequence).alias("sequence"), problem.alias("problem")
-    )
+    return F.struct(epoch.alias("epoch"), sequence.alias("sequence"), problem.alias("problem"))
 
 
 def _op() -> Column:
@@ -182,11 +179,6 @@ def _any(conditions: Sequence[Column]) -> Column:
 def _are_wide(parts: Sequence[Column], widths: Sequence[int]) -> Column:
     """Whether a part has more bits than its width."""
     return _any([F.lit(False), *(each >= 2**width for each, width in zip(parts, widths, strict=True) if width < BITS)])
-
-
-def _joined(parts: Sequence[Column], widths: Sequence[int]) -> Column:
-    """Return parts of together less than 63 bits as one number."""
-    return _split(parts, widths)[1]
 
 
 def _split(parts: Sequence[Column], widths: Sequence[int]) -> tuple[Column, Column]:

@@ -76,23 +76,14 @@ def is_document(parsed: Column, text: Column) -> Column:
 
 
 def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Column:
-    """Return why the result of `get_json_object` is missing or cannot be trusted; null if it can.
-
-    not_utf8: the text is not UTF-8; not_json: it is not one document of strict JSON; missing: there is nothing at the path;
-    repeated: a key of the path occurs more than once in its object; not_a_whole_number: -0; not_text: a name that is a
-    fraction, an object or an array.
-    """
-    repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _object_steps(path)]
+    """Return why the result of `get_json_object` is missing or cannot be trusted, see `PROBLEMS`; null if it can."""
     found = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
     found = found.when(at_path.isNull(), F.lit("missing"))
-    for each in repeated:
-        found = found.when(each, F.lit(REPEATED))
+    for step in _STEP.finditer(path):
+        if key := step[1] or step[2]:
+            found = found.when(_is_repeated(text, path[: step.start()], key), F.lit(REPEATED))
     found = found.when(_is_minus_zero(text, path, at_path), F.lit(NOT_WHOLE))
     return found.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else found
-
-
-def _object_steps(path: str) -> list[re.Match[str]]:
-    return [step for step in _STEP.finditer(path) if step[1] or step[2]]
 
 
 def _is_json(text: Column, at_path: Column) -> Column:

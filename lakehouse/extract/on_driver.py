@@ -98,7 +98,7 @@ class Record:
 
     @property
     def json_problem(self) -> str | None:
-        """Why the value is not JSON; None if it is. See `lakehouse.extract.json_strictness`."""
+        """Why the value is not JSON, see `lakehouse.extract.json_strictness`; None if it is."""
         return self._document[1]
 
     @property
@@ -156,12 +156,7 @@ def number(source: Source, record: Record) -> tuple[int | None, str | None]:
 
 
 def name(source: Source, record: Record) -> tuple[str | None, str | None]:
-    """Return a producer's name, or the problem.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> name(Source("header", "p"), Record(b"", [("p", b"")]))
-    (None, 'empty')
-    """
+    """Return a producer's name, or the problem."""
     found, problem = raw(source, record, is_name=source.encoding == "utf8")
     return (None, problem) if found is None else to_name(found, source.encoding)
 

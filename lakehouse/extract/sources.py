@@ -20,11 +20,10 @@ Way = TypeVar("Way")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a sequence, producer or epoch is read from. prefixed_json is JSON after the prefix of a schema registry.
+    """Where a sequence, producer or epoch is read from: digits (utf8) or a big-endian integer.
 
     The argument is the header's name, the JSON path, the path of fields, the byte range `start:end`, `module:function`, or the
-    database of Debezium's connector. debezium is the sequence of a change event, and debezium_epoch its epoch.
-    Bytes are digits (utf8) or a big-endian integer.
+    database of Debezium's connector.
     """
 
     form: SourceForm
@@ -52,10 +51,7 @@ def alike(default: Way, own: Iterable[tuple[str, Way]]) -> list[tuple[Way, list[
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the sequence of a record, and its stream's producer and epoch, are read from. The default epoch is 0.
-
-    `written` is None for text. `own` has the topics with other sources; these sources have no `own`.
-    """
+    """Where a record's sequence, producer and epoch are read from. `own` has the topics with other sources, without `own`."""
 
     sequence: Source
     producer: Source | None = None

@@ -40,22 +40,19 @@ def at_path(*paths: str, leaf: Callable[[str], Type] = lambda _: KEY) -> Type:
 
 
 class Decoder(Protocol):
-    """The part of a format in `lakehouse.settings.formats.EXTRAS` that reads values with Spark."""
+    """The part of a format in `EXTRAS` that reads values with Spark."""
 
     def require_decoder(self, spark: SparkSession) -> None:
         """Raise a `ToolError` that says what to add if the session cannot decode such values."""
 
     def decode(self, value: Column, written: Written, wanted: Type) -> Column:
-        """Decode values to a struct of the wanted fields and CORRUPT, which is false if a value was decoded, otherwise null.
+        """Decode values to a struct of the wanted fields, a KEY as text, and CORRUPT: false if it was decoded, otherwise null.
 
-        A KEY becomes text. `written` must have the schema of every id in the values: another id fails the query.
+        `written` must have the schema of every id in the values: another id fails the query.
         """
 
     def content(self, value: Column, written: Written, left_out: str, /) -> Column:
-        """Return what change events are compared by: the value's fields, except those whose names match `left_out`, as bytes.
-
-        A value whose schema is not in `written` is returned as it is.
-        """
+        """Return a value's fields, except those whose names match `left_out`, as bytes; the value if its schema is unknown."""
 
     def misfits(self, records: DataFrame, schemas: Sequence[tuple[int, str]], wanted: Type, /) -> Sequence[tuple[int, str]]:
         """Return the ids of schemas by which no value of the records can be decoded into the wanted fields, each with why."""
@@ -65,9 +62,8 @@ class Decoder(Protocol):
 class Written:
     """The format of the bytes of values.
 
-    `schema` is the Avro schema or the base64 descriptor set of all values, and `message` their Protobuf message. Both are empty
-    if each value names its own. Values with `undecodable_ids` have no schema. `schemas` maps each known id to its schema, empty
-    if that is of another kind. Claims do not pin it, because an id keeps its meaning.
+    `schema` is the Avro schema or base64 descriptor set of all values, `message` their Protobuf message; empty if each value
+    names its own. Values with `undecodable_ids` have no schema. `schemas` has each known id's schema, empty if of another kind.
     """
 
     format: formats.WrittenFormat
@@ -97,10 +93,6 @@ class Written:
         """What reads the values if they are of a schema; raises a `ToolError` if its library is not installed."""
         return cast("Decoder", formats.load(self.format))
 
-    def key_columns(self, value: Column, path: str) -> Column:
-        """Decode values to a struct that leads to the field at a dotted path, and CORRUPT: see `Decoder.decode`."""
-        return self.decoder.decode(value, self, at_path(path))
-
     def pinned(self) -> dict[str, Any]:
-        """Return the part that a claim keeps."""
+        """Return the part that a claim keeps. An id keeps its meaning, so its schema is not needed."""
         return {name: value for name, value in vars(self).items() if name != "schemas" and (name != "message" or value)}

@@ -14,15 +14,14 @@ import java.io.IOException;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.avro.Schema;
 import org.apache.avro.io.Encoder;
@@ -31,132 +30,83 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.api.java.UDF2;
 
 /**
- * A function of Spark's: a Protobuf value, and the plan that `tidemark.extras.formats.protobuf_schema` makes, into the bytes of
- * one Avro schema, that of the fields which are wanted. Null for what is no such message, whatever the bytes are; an id that is not
- * in the plan is an error, for it must never pass for undecodable.
- *
- * <p>Which field may be read as which type is decided where the plan is made. Here a field is only written as the plan's schema
- * says.
+ * A Spark function that converts a Protobuf value to Avro of the wanted fields, by a plan of
+ * `tidemark.extras.formats.protobuf_schema`, which decides the fields' types. Returns null for bytes that are no such message. An id
+ * that the plan lacks is an error: it must never count as undecodable.
  *
  * <p>Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
  */
 public class ProtobufToAvro implements UDF2 {
 
-  private static final int MOST_PLANS = 64;
-  private static final int MOST_AT_HAND = 8;
-  private static final Map PLANS = Collections.synchronizedMap(new LinkedHashMap());
+  /** The plan of each array, by identity: all rows of a task have the same array. */
+  private static final Map PLANS = Collections.synchronizedMap(new WeakHashMap());
 
-  /** Plans with the arrays that they were made from: a query gives the same array with every row. */
-  private transient volatile Object[] atHand;
-
-  public Object call(Object value, Object plan) throws Exception {
-    return value == null ? null : this.plan((byte[]) plan).avro((byte[]) value);
-  }
-
-  private Plan plan(byte[] given) throws IOException {
-    Object[] known = this.atHand == null ? new Object[0] : this.atHand;
-    for (int i = 0; i < known.length; i += 2) {
-      if (known[i] == given) {
-        return (Plan) known[i + 1];
-      }
+  public Object call(Object value, Object given) throws Exception {
+    if (value == null) {
+      return null;
     }
-    Plan plan = shared(given);
-    Object[] more = Arrays.copyOf(known, known.length < 2 * MOST_AT_HAND ? known.length + 2 : 2);
-    more[more.length - 2] = given;
-    more[more.length - 1] = plan;
-    this.atHand = more;
-    return plan;
-  }
-
-  /** The plan, made once in a process. */
-  private static Plan shared(byte[] given) throws IOException {
-    ByteBuffer key = ByteBuffer.wrap(given);
-    Plan plan = (Plan) PLANS.get(key);
+    Plan plan = (Plan) PLANS.get(given);
     if (plan == null) {
-      plan = new Plan(new DataInputStream(new ByteArrayInputStream(given)));
-      if (PLANS.size() >= MOST_PLANS) {
-        PLANS.clear();
-      }
-      PLANS.put(key, plan);
+      plan = new Plan(new DataInputStream(new ByteArrayInputStream((byte[]) given)));
+      PLANS.put(given, plan);
     }
-    return plan;
+    return plan.avro((byte[]) value);
   }
 }
 
-/** A function of Spark's: which message of its schema's file a value behind a prefix is, like "0" or "2.0"; null without one. */
+/** A Spark function that returns the path of a value's message in its schema's file, such as "0" or "2.0"; null without a prefix. */
 public class ProtobufMessagePath implements UDF1 {
 
   public Object call(Object value) throws Exception {
     Prefix prefix = value == null ? null : Prefix.of((byte[]) value);
-    return prefix == null ? null : prefix.path();
+    return prefix == null ? null : prefix.path;
   }
 }
 
-/** What stands before a value: a zero, the schema's id in four bytes, and the indexes of the message in the schema's file. */
+/** The prefix of a value: a zero, the schema's id in four bytes, and the indexes of the message in the schema's file. */
 final class Prefix {
 
   private static final int ID_END = 5;
   private static final int MOST_INDEXES = 100;
 
-  final long id;
-  final int[] indexes;
-  final int end;
+  final Long id;
+  String path; // the indexes with dots between them; null if they cannot be read
+  int end;
 
-  private Prefix(long id, int[] indexes, int end) {
-    this.id = id;
-    this.indexes = indexes;
-    this.end = end;
-  }
-
-  /** The id, also where no indexes follow it; -1 where there is none. */
-  static long id(byte[] value) {
-    boolean isThere = value.length >= ID_END && value[0] == 0;
-    return isThere ? ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL : -1L;
-  }
-
-  /** Null where there is none. */
-  static Prefix of(byte[] value) {
-    long id = id(value);
-    if (id < 0) {
-      return null;
-    }
+  private Prefix(byte[] value) {
+    this.id = Long.valueOf(ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL);
     try {
       CodedInputStream in = CodedInputStream.newInstance(value, ID_END, value.length - ID_END);
       int count = in.readSInt32();
-      if (count < 0 || count > MOST_INDEXES) {
-        return null;
+      if (count >= 0 && count <= MOST_INDEXES) {
+        StringBuilder read = new StringBuilder(count == 0 ? "0" : ""); // a count of zero stands for the first message
+        for (int i = 0; i < count; i++) {
+          read.append(i == 0 ? "" : ".").append(in.readSInt32());
+        }
+        this.path = read.toString();
+        this.end = ID_END + in.getTotalBytesRead();
       }
-      int[] indexes = new int[Math.max(count, 1)]; // a count of zero stands for the first message
-      for (int i = 0; i < count; i++) {
-        indexes[i] = in.readSInt32();
-      }
-      return new Prefix(id, indexes, ID_END + in.getTotalBytesRead());
     } catch (IOException isNone) {
-      return null;
+      this.path = null;
     }
   }
 
-  String path() {
-    StringBuilder path = new StringBuilder();
-    for (int i = 0; i < this.indexes.length; i++) {
-      path.append(i == 0 ? "" : ".").append(this.indexes[i]);
-    }
-    return path.toString();
+  static Prefix of(byte[] value) {
+    return value.length >= ID_END && value[0] == 0 ? new Prefix(value) : null;
   }
 }
 
-/** How values are read: the schema that they are written by, and their descriptors. */
+/** How values are read: their descriptors, and the Avro schema to write. */
 final class Plan {
 
   private static final int MOST_ITEMS = 1000000;
   private static final int WEIGHT = 4; // of a message, an enum's value and an unknown field: each may be an object of some hundred bytes
 
   private final Schema target;
-  private final boolean hasPrefix;
-  private final String message;
+  private final String only; // the path of the message of all values; empty if each value has a prefix
   private final Map files = new HashMap(); // the file of each id; of values without a prefix under -1; null decodes nothing
   private final Map misfits = new HashMap(); // of each id: the paths of messages that are not decoded
-  private final Map records = new ConcurrentHashMap();
+  private final Map forms = new ConcurrentHashMap(); // by id and path
 
   Plan(DataInputStream in) throws IOException {
     this.target = new Schema.Parser().parse(text(in));
@@ -164,8 +114,7 @@ final class Plan {
     for (int i = 0; i < sets.length; i++) {
       sets[i] = file(bytes(in));
     }
-    this.hasPrefix = in.readBoolean();
-    this.message = text(in);
+    this.only = text(in);
     int count = in.readInt();
     for (int i = 0; i < count; i++) {
       Long id = Long.valueOf(in.readLong());
@@ -190,13 +139,13 @@ final class Plan {
     return new String(bytes(in), StandardCharsets.UTF_8);
   }
 
-  /** The last file of a descriptor set, which all others are there for; null if it is refused: then nothing is decoded by it. */
+  /** The last file of a descriptor set, which depends on the others; null if it is invalid: then nothing is decoded by it. */
   private static Descriptors.FileDescriptor file(byte[] set) throws IOException {
     Map known = new HashMap();
     Descriptors.FileDescriptor last = null;
     try {
-      for (Iterator files = DescriptorProtos.FileDescriptorSet.parseFrom(set).getFileList().iterator(); files.hasNext(); ) {
-        DescriptorProtos.FileDescriptorProto file = (DescriptorProtos.FileDescriptorProto) files.next();
+      for (Object each : DescriptorProtos.FileDescriptorSet.parseFrom(set).getFileList()) {
+        DescriptorProtos.FileDescriptorProto file = (DescriptorProtos.FileDescriptorProto) each;
         Descriptors.FileDescriptor[] others = new Descriptors.FileDescriptor[file.getDependencyCount()];
         for (int i = 0; i < others.length; i++) {
           others[i] = (Descriptors.FileDescriptor) known.get(file.getDependency(i));
@@ -213,35 +162,30 @@ final class Plan {
   }
 
   byte[] avro(byte[] value) throws IOException {
-    Long id = Long.valueOf(-1L);
-    int start = 0;
-    Descriptors.Descriptor type = null;
-    if (this.hasPrefix) {
-      id = Long.valueOf(Prefix.id(value));
-      if (id.longValue() < 0) {
-        return null;
-      }
-      if (!this.files.containsKey(id)) {
-        throw new IllegalStateException("No schema was asked for the id " + id);
-      }
-      Prefix prefix = Prefix.of(value);
-      if (prefix == null || ((Set) this.misfits.get(id)).contains(prefix.path())) {
-        return null;
-      }
-      start = prefix.end;
-      type = at((Descriptors.FileDescriptor) this.files.get(id), prefix.indexes);
-    } else {
-      type = named((Descriptors.FileDescriptor) this.files.get(id), this.message);
+    if (!this.only.isEmpty()) {
+      return this.avro(value, 0, this.form(Long.valueOf(-1L), this.only));
     }
-    if (type == null) {
+    Prefix prefix = Prefix.of(value);
+    if (prefix == null) {
+      return null;
+    }
+    if (!this.files.containsKey(prefix.id)) {
+      throw new IllegalStateException("No schema was asked for the id " + prefix.id);
+    }
+    return prefix.path == null ? null : this.avro(value, prefix.end, this.form(prefix.id, prefix.path));
+  }
+
+  private byte[] avro(byte[] value, int start, Form form) {
+    if (form == null) {
       return null;
     }
     try {
       int length = value.length - start;
-      if (length > MOST_ITEMS / WEIGHT && left(CodedInputStream.newInstance(value, start, length), type, MOST_ITEMS, 0) < 0) {
+      CodedInputStream in = CodedInputStream.newInstance(value, start, length);
+      if (length > MOST_ITEMS / WEIGHT && left(in, form.type, MOST_ITEMS, 0) < 0) {
         return null;
       }
-      DynamicMessage.Builder found = DynamicMessage.newBuilder(type);
+      DynamicMessage.Builder found = DynamicMessage.newBuilder(form.type);
       // By the interface that declares it: the class has it four times, and Janino fails by the order in which a JVM lists them.
       ((MessageLite.Builder) found).mergeFrom(value, start, length);
       if (!found.isInitialized()) {
@@ -249,7 +193,7 @@ final class Plan {
       }
       ByteArrayOutputStream out = new ByteArrayOutputStream(length + 16);
       Encoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
-      this.record(type).write(found.buildPartial(), encoder);
+      form.write(found.buildPartial(), encoder);
       encoder.flush();
       return out.toByteArray();
     } catch (IOException isNone) {
@@ -259,46 +203,30 @@ final class Plan {
     }
   }
 
-  private Form record(Descriptors.Descriptor type) {
-    Form found = (Form) this.records.get(type);
-    if (found == null) {
-      found = new Form(type, this.target);
-      this.records.put(type, found);
+  /** How a message is written; null if its file has no such message, or it is not decoded. Any path may come from a producer. */
+  private Form form(Long id, String path) {
+    String key = id + ":" + path;
+    Form found = (Form) this.forms.get(key);
+    Descriptors.FileDescriptor file = (Descriptors.FileDescriptor) this.files.get(id);
+    if (found != null || file == null || ((Set) this.misfits.get(id)).contains(path)) {
+      return found;
     }
-    return found;
-  }
-
-  private static Descriptors.Descriptor at(Descriptors.FileDescriptor file, int[] indexes) {
-    List types = file == null ? Collections.EMPTY_LIST : file.getMessageTypes();
-    Descriptors.Descriptor found = null;
-    for (int i = 0; i < indexes.length; i++) {
-      if (indexes[i] < 0 || indexes[i] >= types.size()) {
+    List types = file.getMessageTypes();
+    Descriptors.Descriptor type = null;
+    for (String index : path.split("\\.")) {
+      int nth = Integer.parseInt(index);
+      if (nth < 0 || nth >= types.size()) {
         return null;
       }
-      found = (Descriptors.Descriptor) types.get(indexes[i]);
-      types = found.getNestedTypes();
+      type = (Descriptors.Descriptor) types.get(nth);
+      types = type.getNestedTypes();
     }
+    found = new Form(type, this.target);
+    this.forms.put(key, found);
     return found;
   }
 
-  /** A message of a file by its full name. */
-  private static Descriptors.Descriptor named(Descriptors.FileDescriptor file, String name) {
-    String space = file == null || file.getPackage().isEmpty() ? "" : file.getPackage() + ".";
-    if (file == null || !name.startsWith(space)) {
-      return null;
-    }
-    String[] parts = name.substring(space.length()).split("\\.");
-    Descriptors.Descriptor found = file.findMessageTypeByName(parts[0]);
-    for (int i = 1; i < parts.length && found != null; i++) {
-      found = found.findNestedTypeByName(parts[i]);
-    }
-    return found;
-  }
-
-  /**
-   * How many more fields and items a message may have, less than none if it has too many: a byte can stand for hundreds. Only of
-   * long values: each has at least a byte.
-   */
+  /** How many more fields and items a message may have; negative if it has too many. */
   private static int left(CodedInputStream in, Descriptors.Descriptor type, int most, int level) throws IOException {
     int left = most;
     while (left >= 0 && level <= 100) { // what is nested deeper is refused by the parser
@@ -354,34 +282,33 @@ final class Plan {
 /** A message as an Avro record of the wanted fields: a field that it does not have is null, and so is one that is not set. */
 final class Form {
 
+  final Descriptors.Descriptor type;
   private final boolean[] isMark; // of a value that was decoded
-  private final Descriptors.FieldDescriptor[] fields; // null for one that the message does not have
-  private final Value[] values;
+  private final Value[] values; // null for a field that the message does not have
 
   Form(Descriptors.Descriptor type, Schema target) {
+    this.type = type;
     List wanted = target.getFields();
     this.isMark = new boolean[wanted.size()];
-    this.fields = new Descriptors.FieldDescriptor[wanted.size()];
     this.values = new Value[wanted.size()];
-    for (int i = 0; i < this.fields.length; i++) {
+    for (int i = 0; i < this.values.length; i++) {
       Schema.Field field = (Schema.Field) wanted.get(i);
       this.isMark[i] = field.schema().getType() != Schema.Type.UNION;
       Descriptors.FieldDescriptor found = this.isMark[i] ? null : type.findFieldByName(field.name());
-      this.fields[i] = found;
       this.values[i] = found == null ? null : new Value(found, (Schema) field.schema().getTypes().get(1), found.isRepeated());
     }
   }
 
   void write(Message message, Encoder out) throws IOException {
-    for (int i = 0; i < this.fields.length; i++) {
-      Descriptors.FieldDescriptor field = this.fields[i];
+    for (int i = 0; i < this.values.length; i++) {
+      Value value = this.values[i];
       if (this.isMark[i]) {
         out.writeBoolean(false);
-      } else if (field == null || (field.hasPresence() && !message.hasField(field))) {
+      } else if (value == null || (value.field.hasPresence() && !message.hasField(value.field))) {
         out.writeIndex(0);
       } else {
         out.writeIndex(1);
-        this.values[i].write(message.getField(field), out);
+        value.write(message.getField(value.field), out);
       }
     }
   }
@@ -393,7 +320,7 @@ final class Value {
   private static final long MICROS = 1000000L;
   private static final int NANOS = 1000000000;
 
-  private final Descriptors.FieldDescriptor field;
+  final Descriptors.FieldDescriptor field;
   private final Schema target;
   private final int scale;
   private final boolean isUnsigned;
@@ -449,24 +376,24 @@ final class Value {
   private void writeList(List values, Encoder out) throws IOException {
     out.writeArrayStart();
     out.setItemCount(values.size());
-    for (Iterator each = values.iterator(); each.hasNext(); ) {
+    for (Object each : values) {
       out.startItem();
       out.writeIndex(1);
-      this.item.write(each.next(), out);
+      this.item.write(each, out);
     }
     out.writeArrayEnd();
   }
 
   private void writeMap(List entries, Encoder out) throws IOException {
     Map last = new LinkedHashMap(); // of a key that stands twice the last value counts
-    for (Iterator each = entries.iterator(); each.hasNext(); ) {
-      Message entry = (Message) each.next();
+    for (Object each : entries) {
+      Message entry = (Message) each;
       last.put(this.key.text(entry.getField(this.key.field)), entry.getField(this.item.field));
     }
     out.writeMapStart();
     out.setItemCount(last.size());
-    for (Iterator each = last.entrySet().iterator(); each.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) each.next();
+    for (Object each : last.entrySet()) {
+      Map.Entry entry = (Map.Entry) each;
       out.startItem();
       out.writeString((String) entry.getKey());
       out.writeIndex(1);

@@ -39,7 +39,7 @@ def cache_dir() -> Path:
     named = os.environ.get("TIDEMARK_JARS")
     caches = os.environ.get("XDG_CACHE_HOME")
     root = Path(named) if named else (Path(caches) if caches else Path.home() / ".cache") / "tidemark"
-    return root.absolute() / hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
+    return root.absolute() / sha256(LOCK_FILE.read_bytes())[:12]
 
 
 def pinned(conf: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def coordinates(name: str) -> str:
 def compare(conf: str, folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
     """Return the jars of a set that a folder (the cache's) lacks, and the SHA-256 of those that differ from the lock."""
     folder, expected = folder or cache_dir() / conf, pinned(conf)
-    found = {name: _sha256(folder / name) for name in sorted(expected) if (folder / name).is_file()}
+    found = {name: sha256((folder / name).read_bytes()) for name in sorted(expected) if (folder / name).is_file()}
     return sorted(expected.keys() - found), {name: digest for name, digest in found.items() if digest != expected[name]}
 
 
@@ -84,8 +84,15 @@ def fetch(conf: str | None = None) -> Path:
     """
     folder = cache_dir()
     for each in REQUIRED if conf is None else [conf]:
-        if any(compare(each)):
-            _fetch_into(folder, each)
+        if not any(compare(each)):
+            continue
+        with at_work(folder) as work:
+            if any(compare(each)):  # no other process fetched while this one waited for the lock
+                arrived, target = retrieve(LOCK_FILE, each, work), folder / each
+                _require_pinned(arrived, each)
+                if target.exists():  # single jars were deleted or changed; a rename replaces only an empty folder
+                    target.rename(work / "incomplete")
+                arrived.rename(target)
     return folder
 
 
@@ -110,17 +117,6 @@ def spark_jars(conf: str = "spark") -> list[Path]:
 def broker_classpath() -> str:
     """Return the class path of the local Kafka broker. Raises like `spark_jars`."""
     return os.pathsep.join(str(jar) for jar in spark_jars("broker"))
-
-
-def _fetch_into(folder: Path, conf: str) -> None:
-    with at_work(folder) as work:
-        if not any(compare(conf)):  # another process fetched while this one waited for the lock
-            return
-        arrived, target = retrieve(LOCK_FILE, conf, work), folder / conf
-        _require_pinned(arrived, conf)
-        if target.exists():  # single jars were deleted or changed; a rename replaces only an empty folder
-            target.rename(work / "incomplete")
-        arrived.rename(target)
 
 
 @contextlib.contextmanager
@@ -204,11 +200,12 @@ def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
 
 def checksums(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file in a folder, by name."""
-    return {jar.name: _sha256(jar) for jar in sorted(folder.iterdir())}
+    return {jar.name: sha256(jar.read_bytes()) for jar in sorted(folder.iterdir())}
 
 
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def sha256(content: bytes) -> str:
+    """Return the SHA-256 as a lock has it."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def _require_pinned(arrived: Path, conf: str) -> None:

@@ -58,21 +58,11 @@ def java_version() -> int:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _unusable(_DOES_NOT_RUN, str(executable), str(error)) from error
-    version = parse_version(answer.stderr + answer.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if answer.returncode != 0 or version is None:
         # macOS ships a /usr/bin/java that only says where to get one.
         raise _unusable(_DOES_NOT_RUN, str(executable), (answer.stderr or answer.stdout).strip())
-    return version
-
-
-def parse_version(answer: str) -> int | None:
-    """Return the major version in the output of `java -version`, or None if there is none.
-
-    >>> [parse_version(each) for each in ('openjdk version "17.0.15" 2025-04-15', 'java version "1.8.0_392"', "No Java")]
-    [17, 8, None]
-    """
-    match = re.search(r'version "(?:1\.)?(\d+)', answer)
-    return int(match.group(1)) if match else None
+    return int(version[1])
 
 
 def _unusable(what: str, where: str, observed: str) -> ToolError:

@@ -7,7 +7,6 @@ the same to the byte everywhere, and is pinned and verified like the other jars.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import sys
@@ -20,14 +19,14 @@ from lakehouse.errors import ToolError
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("ConditionalPut.java", "LocalFiles.java", "ProtobufToAvro.java"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("LogStores.java", "ProtobufToAvro.java"))
 LOG_STORE = "tidemark.storage.ConditionalLogStore"
 CHECKPOINTS = "tidemark.storage.ConditionalCheckpoints"
 LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "bce8eff509f197b4e9ffe76b47e02e9f6a7557f14ffc7ea044559926c9a938cc"
+SHA256 = "30e85ac24226e90140f84aeed87c9d64a4a0d417eabbdb6fecd42d6d4dc3fd27"
 """SHA-256 of the compiled jar. After a change of a source, run `python -m lakehouse.machine.storage_jar` and review it."""
 
 _SIGNATURES = {
@@ -47,11 +46,11 @@ def storage_jar() -> Path:
     with jars.at_work(jar.parent) as work:
         if not _is_pinned(jar):  # another process compiled it while this one waited
             content = compiled()
-            if _sha256(content) != SHA256:
+            if (found := jars.sha256(content)) != SHA256:
                 raise ToolError(
                     "Tidemark's compiled jar is not the one that is pinned. No JVM was started from it.",
                     where=str(SOURCES[0].parent),
-                    observed=f"SHA-256 {_sha256(content)}",
+                    observed=f"SHA-256 {found}",
                     expected=SHA256,
                     next_step="Reinstall Tidemark and its pyspark: a source, or the compiler in pyspark, was changed.",
                 )
@@ -118,12 +117,8 @@ def _jvm() -> Iterator[Any]:
 
 
 def _is_pinned(jar: Path) -> bool:
-    return jar.is_file() and _sha256(jar.read_bytes()) == SHA256
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return jar.is_file() and jars.sha256(jar.read_bytes()) == SHA256
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{_sha256(compiled())}\n")
+    sys.stdout.write(f"{jars.sha256(compiled())}\n")

@@ -16,13 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_REPORT_SECONDS = 5.0
-
-
 @contextlib.contextmanager
-def report_progress(
-    spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _REPORT_SECONDS
-) -> Iterator[None]:
+def report_progress(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = 5.0) -> Iterator[None]:
     """Report `<stage>.working` with its tasks every few seconds; nothing over Spark Connect, which has no status tracker."""
     if is_remote():
         yield

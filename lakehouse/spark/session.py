@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -63,13 +63,10 @@ _OWN = {
 }
 
 _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
-"""Commits in a folder overwrite nothing, and no process is started per file. See `LocalFiles.java`."""
+"""Commits in a folder overwrite nothing, and no process is started per file. See `LogStores.java`."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a dozen processes per file to look for links."""
-
-_MEMORY_SHARE = 4
-_MEMORY_RANGE_GIB = (1, 8)
 
 _OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
 """A setting of every session on Databricks."""
@@ -199,7 +196,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
         require_delta(running)
     storage = lakehouse.storage if lakehouse else None
-    conf = {**_OWN, **_RUNTIME}
+    conf: dict[str, Any] = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which sets master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         conf |= _local(log_level)
@@ -211,10 +208,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
         conf |= storage.for_spark()
     if lakehouse is not None and lakehouse.metastore is not None:
         conf |= {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": lakehouse.metastore}
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.appName(app_name).config(map=conf).getOrCreate()
 
 
 def _running() -> SparkSession | None:
@@ -262,7 +256,6 @@ def _local(log_level: str) -> dict[str, str]:
 
 
 def driver_memory() -> str:
-    """Return the driver memory of a local session: SPARK_DRIVER_MEMORY, else a share of the machine's memory."""
+    """Return the driver memory of a local session: SPARK_DRIVER_MEMORY, else a quarter of the machine's, 1 to 8 GiB."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
-    low, high = _MEMORY_RANGE_GIB
-    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"
+    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(1, min(8, total // 4))}g"

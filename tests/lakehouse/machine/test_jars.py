@@ -160,7 +160,7 @@ def test_only_the_pinned_jar_is_used_and_made_again_from_its_sources(tmp_path: P
     (tmp_path / "other").touch()
     assert jar.stat().st_mode == (tmp_path / "other").stat().st_mode, "a user who can read other files can read it"
 
-    originals, source = storage_jar.SOURCES, tmp_path / "ConditionalPut.java"
+    originals, source = storage_jar.SOURCES, tmp_path / "LogStores.java"
     text = originals[0].read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
     monkeypatch.setattr(storage_jar, "SOURCES", (source, *originals[1:]))
     assert storage_jar.storage_jar() == jar, "the one in the cache is the pinned one"
@@ -184,6 +184,7 @@ def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path / "stub" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert (java_executable(), java_version()) == (java, 21)
+    assert (java_of(tmp_path / "home", "echo 'java version \"1.8.0_392\"' >&2"), java_version()) == (java, 8)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "stub"))  # as macOS has it: it only says where to get one
     with pytest.raises(ToolError, match="Unable to locate"):
         java_version()

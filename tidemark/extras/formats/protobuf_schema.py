@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import importlib
 import importlib.util
 import re
@@ -437,21 +438,20 @@ def plan(schemas: Iterable[tuple[int, str]], wanted: Type, *, message: str | Non
     Without a `message`, values begin with an id and their message's indexes. An empty or REFUSED set decodes nothing.
     """
     sets: dict[bytes, int] = {}
-    entries = []
+    entries, only = [], "" if message is None else "0"
     for number, schema in schemas:
         nth, odd = -1, []
-        try:
+        with contextlib.suppress(ProtobufSchemaError):
             if message is None:
                 content, odd = base64.b64decode(read(schema).text), list(misfits(schema, wanted))
                 nth = sets.setdefault(content, len(sets))
             elif misfit(schema, message, wanted) is None:
-                nth = sets.setdefault(base64.b64decode(read(schema).of(message).text), len(sets))
-        except ProtobufSchemaError:
-            nth = -1
+                files = read(schema).of(message)
+                only = next(path for path, name, _ in files.own if name == f".{message}")
+                nth = sets.setdefault(base64.b64decode(files.text), len(sets))
         entries.append(struct.pack(">qii", number, nth, len(odd)) + b"".join(_packed(path.encode()) for path in odd))
     head = _packed(target(wanted).encode()) + struct.pack(">i", len(sets)) + b"".join(map(_packed, sets))
-    named = struct.pack(">?", message is None) + _packed((message or "").encode())
-    return head + named + struct.pack(">i", len(entries)) + b"".join(entries)
+    return head + _packed(only.encode()) + struct.pack(">i", len(entries)) + b"".join(entries)
 
 
 def _packed(content: bytes) -> bytes:
