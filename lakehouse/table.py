@@ -39,24 +39,20 @@ TABLE_NAMES = (
     *(GOLD_RECORDS, GOLD_REJECTS, GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_STREAM_HEALTH),
 )
 
+_RECORD = "topic,partition,offset,epoch,sequence,load_seq"
 _COUNTED = {
-    BRONZE_RECORDS: ("topic", "partition", "offset", "epoch", "sequence", "rules_fingerprint"),
-    SILVER_REJECTS: (
-        *("topic", "partition", "epoch", "first_offset", "last_offset", "first_sequence", "last_sequence"),
-        *("load_seq", "settled_load_seq"),
-    ),
-    **dict.fromkeys(
-        (SILVER_RECORDS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),
-        ("topic", "partition", "offset", "epoch", "sequence", "load_seq"),
-    ),
-    SILVER_LOADS: (
-        *("load_seq", "kind", "topic", "partition", "bronze_after_version", "bronze_to_version", "last_offset", "claimed_at"),
-    ),
-    SILVER_WATERMARKS: ("topic", "partition", "epoch", "high_watermark", "last_offset", "load_seq", "updated_at"),
-    GATE_RESULTS: ("first_load_seq", "last_load_seq", "evaluated_at"),
-    GATE_DECISIONS: ("first_load_seq", "last_load_seq", "decided_at"),
-    GOLD_REJECTS: ("topic", "partition", "offset", "epoch", "sequence", "load_seq", "settled_load_seq"),
-    GOLD_STREAM_HEALTH: ("load_seq", "topic", "partition", "last_offset", "published_at"),
+    BRONZE_RECORDS: "topic,partition,offset,epoch,sequence,rules_fingerprint",
+    SILVER_RECORDS: _RECORD,
+    SILVER_REJECTS: "topic,partition,epoch,first_offset,last_offset,first_sequence,last_sequence,load_seq,settled_load_seq",
+    SILVER_LOADS: "load_seq,kind,topic,partition,bronze_after_version,bronze_to_version,last_offset,claimed_at",
+    SILVER_WATERMARKS: "topic,partition,epoch,high_watermark,last_offset,load_seq,updated_at",
+    GATE_RESULTS: "first_load_seq,last_load_seq,evaluated_at",
+    GATE_DECISIONS: "first_load_seq,last_load_seq,decided_at",
+    GOLD_RECORDS: _RECORD,
+    GOLD_REJECTS: f"{_RECORD},settled_load_seq",
+    GOLD_LATEST: _RECORD,
+    GOLD_LATEST_BY_STREAM: _RECORD,
+    GOLD_STREAM_HEALTH: "load_seq,topic,partition,last_offset,published_at",
 }
 """Columns whose minimum and maximum Delta's log keeps: numbers, times, topics and kinds; no text of a record or producer."""
 _OF_RECORDS = (BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM)
@@ -72,9 +68,7 @@ def holds_records(name: str) -> bool:
 
 
 def statistics(name: str) -> dict[str, str]:
-    """Return Delta properties that keep texts of records and producers out of a table's log, which outlives erased files.
-
-    An operator's model has unknown columns and gets no statistics.
+    """Return Delta properties that keep texts of records out of a table's log, which outlives erased files.
 
     >>> statistics("gate_results"), statistics("bronze_topics")
     ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
@@ -82,7 +76,7 @@ def statistics(name: str) -> dict[str, str]:
     {'delta.dataSkippingNumIndexedCols': '0'}
     """
     if name in _COUNTED:
-        return {"delta.dataSkippingStatsColumns": ",".join(_COUNTED[name])}
+        return {"delta.dataSkippingStatsColumns": _COUNTED[name]}
     return {} if name in TABLE_NAMES else {"delta.dataSkippingNumIndexedCols": "0"}
 
 
@@ -119,8 +113,8 @@ class Table:
 class Lakehouse:
     """All tables of one pipeline: under a root, or in a catalog's schema with a volume for checkpoints and reports.
 
-    `properties` are those of every table. A `shadow` has its own Silver tables and shares the others. `storage` is None if the
-    tables are in no object store or only the session reaches it. `metastore` is for a session that Tidemark starts.
+    A `shadow` has its own Silver tables and shares the others. `storage` is None if the tables are in no object store or only
+    the session reaches it. `metastore` is for a session that Tidemark starts.
     """
 
     root: str | None = None

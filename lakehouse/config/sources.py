@@ -1,7 +1,5 @@
 """Reads a config with the place of each key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The tables that Bronze writes: the records, which Silver reads, and the history of their topics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar

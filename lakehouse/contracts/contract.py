@@ -25,10 +25,7 @@ STARTS = "array<struct<partition:int,offset:bigint>>"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a contract. The comment, with the unit, is written into the table.
-
-    `is_checked` is False for a type of the user's, such as a payload's. `is_added_later` columns are added to older tables.
-    """
+    """A column. Tables keep its comment. `is_checked` is false for a user's type; `is_added_later` adds it to older tables."""
 
     name: str
     type: str

@@ -108,9 +108,7 @@ def is_retired(row: Mapping[str, Any]) -> bool:
 
 
 def first_load(kinds: Mapping[int, str]) -> int:
-    """Return the first load that the ledger should hold: load 1, or the first load of the last rebuild.
-
-    A restore to one of a rebuild's loads removes the row of the rebuild, so another first load may follow from it too.
+    """Return the first load that the ledger should hold: load 1, or after a rebuild, also an undone one, the first it has.
 
     >>> [first_load({first: "records", 8: kind}) for first, kind in ((1, "release"), (4, "rebuild"), (4, "restore"))]
     [1, 4, 4]

@@ -5,25 +5,19 @@ gold_stream_health records. Until then it is a proposal. If another gate run pub
 has to be removed when a load is rejected or audited again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.gate import GateRun
 from lakehouse.contracts.gold import REJECTS, STREAM_HEALTH
 from lakehouse.contracts.silver import RELEASED
 from lakehouse.delta import small_tables
+from lakehouse.delta.small_tables import From, Row
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.gate import GateRun
-    from lakehouse.delta.small_tables import From, Row
-    from lakehouse.run.context import Run
 
 PLACE = ("topic", "partition", "offset")
 """The columns that identify a record."""

@@ -66,17 +66,15 @@ def _check_value(value: object) -> str:
 
 
 def _parse_starts(value: Any) -> Any:
-    if (start := _parse_start(value)) is not None:
-        return start
-    starts = (
-        {topic: _parse_start(each) or _parse_offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
-    )
-    if not starts or None in starts.values():
+    start: Any = _parse_start(value)
+    if isinstance(value, dict):
+        start = {topic: _parse_start(each) or _parse_offsets(each) for topic, each in value.items()}
+    if not start or (isinstance(start, dict) and None in start.values()):
         expected = "earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
         expected += "offset for every partition (-2 is its earliest, -1 its latest)"
         next_step = 'Write it like starting_offsets: 2026-09-20T00:00Z, or {incidents: {"0": 1500, "1": -2}}.'
         raise SettingError("this is no starting point", expected, next_step)
-    return starts
+    return start
 
 
 def _parse_start(value: object) -> str | None:

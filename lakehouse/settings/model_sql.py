@@ -8,8 +8,6 @@ Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USI
 'a call of reflect'
 """
 
-from __future__ import annotations
-
 import re
 
 REFUSED = frozenset(
