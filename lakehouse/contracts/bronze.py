@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, STARTS, Column, Contract, sql_text
+from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 Value = TypeVar("Value")
@@ -78,7 +78,7 @@ TOPICS = Contract(
         Column("accepted_by", "string", "Who accepted it; else null"),
         Column(
             "starting_offsets",
-            STARTS,
+            "array<struct<partition:int,offset:bigint>>",
             "First offset to read of each partition; one that is not listed starts at 0, or Bronze has records of it. Null if "
             "an earlier row of the incarnation has it, and in rows of 0.2",
             is_added_later=True,

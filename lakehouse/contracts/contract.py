@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADERS = "array<struct<key:string,value:binary>>"
-ERASED = "struct<load_seq:bigint,up_to_offset:bigint>"
 ERASED_IN_BRONZE = (
     "struct<load_seq:bigint,up_to_offset:bigint,"
     "producer:string,epoch:bigint,sequence:bigint,problem:string,is_collision:boolean>"
 )
 RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
 LOST = "array<struct<partition:int,first_offset:bigint,last_offset:bigint>>"
-STARTS = "array<struct<partition:int,offset:bigint>>"
 
 
 @dataclass(frozen=True)

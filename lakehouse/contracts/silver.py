@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from lakehouse.contracts.contract import ERASED, HEADERS, RANGES, Column, Contract
+from lakehouse.contracts.contract import HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 def silver_records(payload_type: str | None = None) -> Contract:
     """Return the contract of `silver_records`; see `record_columns` for the payload."""
     meaning = "If key, value and headers were erased: the load that erased them, and the last decided offset then; else null"
-    columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))
+    columns = (*record_columns(payload_type), Column("erased", "struct<load_seq:bigint,up_to_offset:bigint>", meaning))
     clustered_by = ("topic", "partition", "sequence")  # suspects are looked up by these
     return Contract(SILVER_RECORDS, "A record, kept once.", columns, clustered_by=clustered_by)
 

@@ -20,7 +20,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Trip:
-    """A reason for the breaker to stop a load; `expected` names the config key that sets what is allowed."""
+    """A reason for the breaker to stop a load.
+
+    Attributes:
+        what: What looks wrong.
+        where: The load, or the stream.
+        observed: What was counted.
+        expected: What is allowed, and the config key that sets it.
+    """
 
     what: str
     where: str
@@ -30,7 +37,16 @@ class Trip:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a verification, by its name. If it fails, `where` is the first place where it fails."""
+    """One check of a verification.
+
+    Attributes:
+        check: Its name.
+        ok: Whether it holds.
+        where: What was checked; if the check fails, the first place where it fails.
+        observed: What was found.
+        expected: What should have been found.
+        next_step: What to do; empty if it holds.
+    """
 
     check: str
     ok: bool
