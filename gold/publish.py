@@ -129,7 +129,7 @@ def require_tables_and_models(spark: SparkSession, run: Run, gold: Gold, payload
 
 
 def _contracts(payload: str | None) -> tuple[Contract, ...]:
-    return *(of_records(name, payload) for name in RECORD_TABLES), STREAM_HEALTH
+    return *(of_records(payload, name) for name in RECORD_TABLES), STREAM_HEALTH
 
 
 def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> bool:

@@ -120,8 +120,7 @@ def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first:
 
 def kept(row: Row) -> int:
     """Return the number of records that a ledger row adds to Silver."""
-    counted: int = sum(row[name] for name in contract.KEPT)
-    return counted
+    return sum(row[name] for name in contract.KEPT)
 
 
 def ordinal(row: Row | None, when: str) -> Ordinal | None:

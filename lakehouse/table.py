@@ -130,15 +130,9 @@ class Lakehouse:
     def of(cls, settings: Settings) -> Lakehouse:
         """Build it from the settings; storage keys that they lack come from the environment."""
         place = settings.lakehouse
-        return cls(
-            place.root,
-            place.catalog,
-            place.schema_,
-            place.volume,
-            settings.maintenance.table_properties,
-            storage=storage_of(place, os.environ),
-            metastore=place.metastore,
-        )
+        names = (place.root, place.catalog, place.schema_, place.volume)
+        properties, storage = settings.maintenance.table_properties, storage_of(place, os.environ)
+        return cls(*names, properties, storage=storage, metastore=place.metastore)
 
     def table(self, name: str) -> Table:
         """Return the table of that name in this lakehouse.

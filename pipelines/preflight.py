@@ -16,7 +16,6 @@ from expectations import checks, gx
 from lakehouse.contracts.gold import of_records
 from lakehouse.errors import ConfigError
 from lakehouse.settings.extractor import ROLES
-from lakehouse.table import GOLD_RECORDS
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings, UserExpectation
@@ -55,7 +54,7 @@ def _require_extractors(settings: Settings) -> None:
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
     kind = settings.payload
-    columns = of_records(GOLD_RECORDS, None if kind is None else kind.sql()).names
+    columns = of_records(None if kind is None else kind.sql()).names
     payload = kind if kind is not None and kind.fields else None
     for path in _condition_columns(expectation.arguments):
         # Checks only the certain part of a name: Spark ignores case, and the rest may be a key of a map.
@@ -167,7 +166,7 @@ def _type_of(settings: Settings, path: str) -> str:
     """Return the SQL type of an existing column of `gold_records`, or of a payload field."""
     kind, (column, _, field) = settings.payload, path.partition(".")
     if column != "payload" or kind is None:
-        return of_records(GOLD_RECORDS).type_of(column)
+        return of_records().type_of(column)
     if not kind.fields:
         return kind.sql()
     found = kind.at(field) if field else None

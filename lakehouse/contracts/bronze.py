@@ -123,9 +123,5 @@ def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[
     {('t', 0): 5, ('u', 0): 3}
     """
     by_incarnation = sorted({topic for topic, _ in stored}, key=lambda topic: int(topic.partition("@")[2] or 1))
-    last = {plain_topic(topic): topic for topic in by_incarnation}
-    return {
-        (plain_topic(topic), partition): value
-        for (topic, partition), value in stored.items()
-        if last[plain_topic(topic)] == topic
-    }
+    last = {plain_topic(topic): topic for topic in by_incarnation}.values()
+    return {(plain_topic(topic), partition): value for (topic, partition), value in stored.items() if topic in last}

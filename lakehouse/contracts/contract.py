@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADERS = "array<struct<key:string,value:binary>>"
+ERASED = "struct<load_seq:bigint,up_to_offset:bigint>"
 ERASED_IN_BRONZE = (
     "struct<load_seq:bigint,up_to_offset:bigint,"
     "producer:string,epoch:bigint,sequence:bigint,problem:string,is_collision:boolean>"

@@ -12,10 +12,9 @@ _GRAINS = {
     "several streams.",
 }
 RECORD_TABLES = tuple(_GRAINS)
-"""The tables that hold published records."""
 
 
-def of_records(name: str, payload_type: str | None = None) -> Contract:
+def of_records(payload_type: str | None = None, name: str = GOLD_RECORDS) -> Contract:
     """Return the contract of a table of published records: Silver's columns and the gate run."""
     gate_run = Column("gate_run_id", "string", "The gate run that admitted the record's load to Gold")
     return Contract(name, _GRAINS[name], (*record_columns(payload_type), gate_run))

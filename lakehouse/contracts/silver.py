@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from lakehouse.contracts.contract import HEADERS, RANGES, Column, Contract
+from lakehouse.contracts.contract import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ VALUE_REASONS = {
     UNDECODABLE: "its value is not in the format that `value` names",
     TOMBSTONE: "it is a tombstone: it has no value to read the sequence from, and `value.tombstones` skips it",
 }
-"""The reasons of invalid records that their values give, in words."""
 SKIPPED = {TOMBSTONE: "skips_tombstones"}
 """The reasons of records that are discarded and open no breaker, each with the field of `silver.rules.Reading` that sets it."""
 
@@ -196,7 +195,7 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 def silver_records(payload_type: str | None = None) -> Contract:
     """Return the contract of `silver_records`; see `record_columns` for the payload."""
     meaning = "If key, value and headers were erased: the load that erased them, and the last decided offset then; else null"
-    columns = (*record_columns(payload_type), Column("erased", "struct<load_seq:bigint,up_to_offset:bigint>", meaning))
+    columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))
     clustered_by = ("topic", "partition", "sequence")  # suspects are looked up by these
     return Contract(SILVER_RECORDS, "A record, kept once.", columns, clustered_by=clustered_by)
 
@@ -219,10 +218,7 @@ WATERMARKS = Contract(
 WATERMARK_IN_LOADS = {
     "epoch": "epoch_after",
     "high_watermark": "high_watermark_after",
-    "last_offset": "last_offset",
-    "declared_epoch": "declared_epoch",
-    "load_seq": "load_seq",
-    "rules_fingerprint": "rules_fingerprint",
+    **{name: name for name in ("last_offset", "declared_epoch", "load_seq", "rules_fingerprint")},
 }
 """A watermark's columns, and their names in the ledger, where a load's rows hold the watermarks after it."""
 WATERMARK = (*STREAM, *WATERMARK_IN_LOADS)

@@ -101,7 +101,6 @@ _QUERIES = {
 
 
 READ_BY = {name: {table for table in TABLE_NAMES if f"{{{table}}}" in query} for name, query in _QUERIES.items()}
-"""The tables that each view reads."""
 
 
 def queries(table: Callable[[str], str] = str) -> dict[str, str]:

@@ -26,7 +26,6 @@ _MODULES = {
     "watch": "tidemark.extras.watch.metrics",
 }
 _LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf", "report": "vl_convert", "watch": "prometheus_client"}
-"""A library that the extra of that name installs."""
 EXTRAS = ("avro", "protobuf")
 """The formats whose values have a schema of their own."""
 

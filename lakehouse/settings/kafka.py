@@ -143,7 +143,7 @@ class Kafka(Model):
             for names, is_right, what, expected, next_step in _CHECKS:
                 if re.fullmatch(names, name) and not is_right(value):
                     raise SettingError(what, expected, next_step, at=(name,))
-        return {name: Secret.marked(value) if smells_of_secret(name) else value for name, value in properties.items()}
+        return {name: Secret(value) if smells_of_secret(name) else value for name, value in properties.items()}
 
     def start_of(self, topic: str) -> str | dict[str, int]:
         """Return where a new topic starts: `earliest`, `latest`, a time in ISO 8601, or an offset per partition."""

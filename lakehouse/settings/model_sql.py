@@ -21,7 +21,6 @@ REFUSED = frozenset(
         "identifier",  # builds a name at run time
     }
 )
-"""Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
 # A name may hold line ends. The lookahead does not consume the start of the next relation.

@@ -442,7 +442,6 @@ def _require_fitting_format(value: ValueFormat | None, settings: Mapping[str, An
 
 
 def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:
-    """Return how values are decoded, each after its key in the config."""
     own = [(f"topics.{topic}.value", each.value) for topic, each in topics.items()]
     return [(key, each) for key, each in (("value", value), *own) if each is not None]
 

@@ -82,7 +82,7 @@ def kept() -> dict[str, Any]:
 def contracts() -> list[Contract]:
     fixed = [value for module in (bronze, silver, gate, gold) for value in vars(module).values() if isinstance(value, Contract)]
     payload = "struct<id:string>"
-    made = [silver.silver_records(payload), *(gold.of_records(name, payload) for name in gold.RECORD_TABLES)]
+    made = [silver.silver_records(payload), *(gold.of_records(payload, name) for name in gold.RECORD_TABLES)]
     return sorted([*fixed, *made], key=lambda contract: TABLE_NAMES.index(contract.name))
 
 

@@ -86,6 +86,5 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.escape import json_text
     from lakehouse.table import Lakehouse
 
-    folder = Lakehouse.of(settings).sidecar_files("_reports")
-    if folder is not None:
+    if (folder := Lakehouse.of(settings).sidecar_files("_reports")) is not None:
         folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -133,7 +133,7 @@ def test_a_rejected_range_leaves_gold_and_may_be_erased(spark: SparkSession, run
     require_sound(spark, run, is_deep=True)
 
     silver = spark.read.table(run.table("silver_records").sql).where("load_seq = 2").drop("erased")
-    tables.append(silver.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), of_records("gold_records"))
+    tables.append(silver.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), of_records())
     checks: Any = verify.verify(spark, run, is_deep=False)["checks"]
     wrong = [(each["check"], each["where"]) for each in checks if not each["ok"]]
     assert wrong == [("gold_is_silver", "gold_records, topic t, partition 0, offset 2")]

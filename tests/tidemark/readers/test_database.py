@@ -101,7 +101,7 @@ def test_an_unanswered_query_says_the_way_out(query: str, code: int, said: str, 
     ],
 )
 def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
-    write_rows(Path(str(lakehouse.root)), of_records("gold_latest"), [{"topic": "incidents", "sequence": 7}])
+    write_rows(Path(str(lakehouse.root)), of_records(name="gold_latest"), [{"topic": "incidents", "sequence": 7}])
     assert rows(lakehouse.root, query)
 
 
