@@ -1,20 +1,17 @@
 """Location of each table: a folder under one root, or a name in a catalog's schema."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from lakehouse.sidecar_files import Files
-from lakehouse.storage import storage_of
+from lakehouse.storage import Storage, storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.storage import Storage
 
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
@@ -68,7 +65,7 @@ def holds_records(name: str) -> bool:
 
 
 def statistics(name: str) -> dict[str, str]:
-    """Return Delta properties that keep texts of records out of a table's log, which outlives erased files.
+    """Return Delta properties that keep texts of records and producers out of a table's log, which outlives erased files.
 
     >>> statistics("gate_results"), statistics("bronze_topics")
     ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
@@ -127,7 +124,7 @@ class Lakehouse:
     metastore: str | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, settings: Settings) -> Lakehouse:
+    def of(cls, settings: "Settings") -> Self:
         """Build it from the settings; storage keys that they lack come from the environment."""
         place = settings.lakehouse
         names = (place.root, place.catalog, place.schema_, place.volume)

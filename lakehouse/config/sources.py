@@ -49,8 +49,7 @@ class Source:
                 section[part] = {}
             section = section[part]
         section[path[-1]] = value
-        for known in [known for known in self.places if known[: len(path)] == path]:
-            del self.places[known]
+        self.places = {known: each for known, each in self.places.items() if known[: len(path)] != path}
         self.places[path] = place
 
 

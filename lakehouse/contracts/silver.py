@@ -1,7 +1,5 @@
 """The tables that Silver writes: records, watermarks, rejects and the ledger of loads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -107,7 +105,9 @@ def is_retired(row: Mapping[str, Any]) -> bool:
 
 
 def first_load(kinds: Mapping[int, str]) -> int:
-    """Return the first load that the ledger should hold: load 1, or after a rebuild, also an undone one, the first it has.
+    """Return the first load that the ledger should hold: load 1, or the first load of the last rebuild.
+
+    A restore to one of a rebuild's loads removes the row of the rebuild, so another first load may follow from it too.
 
     >>> [first_load({first: "records", 8: kind}) for first, kind in ((1, "release"), (4, "rebuild"), (4, "restore"))]
     [1, 4, 4]
@@ -154,7 +154,7 @@ Stream = tuple[str, int, str | None]  # topic, partition, producer
 Ordinal = tuple[int, int]  # epoch, sequence: the order of the records of a stream
 
 
-def stream_of(row: Mapping[str, Any] | Row) -> Stream:
+def stream_of(row: "Mapping[str, Any] | Row") -> Stream:
     """Return the stream of a row."""
     return row["topic"], row["partition"], row["producer"]
 

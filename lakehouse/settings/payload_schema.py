@@ -166,8 +166,8 @@ def of(ddl: str | None) -> Type:
 def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
     """Return the type for the payloads of all topics: the fields of `top`, then those of single topics, sorted by name.
 
-    `own` has each topic's type after its place in the config. Raises a `SettingError` for two types of a field, or text in one
-    topic and fields in another.
+    A new or removed topic moves no field. `own` has each topic's type after its place in the config. Two types of a field, or
+    text in one topic and fields in another, raise a `SettingError`.
 
     >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
     'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'
