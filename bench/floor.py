@@ -19,12 +19,12 @@ from bench.sitting import require
 from bench.topics import PARTITIONS
 from gold import rows as models
 from lakehouse.contracts.gate import RESULTS
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
+from lakehouse.contracts.gold import STREAM_HEALTH, of_records
 from lakehouse.contracts.silver import LOADS, STREAM, WATERMARKS, silver_records
 from lakehouse.delta import tables
 from lakehouse.spark import frames
 from lakehouse.spark.session import open_session
-from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, Lakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
     tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
     published = _publish(spark, lakehouse, first_offset)
-    _merge(spark, lakehouse, models.among_streams(models.by_stream(published)), gold_latest(), ("topic", "key"))
+    _merge(spark, lakehouse, models.among_streams(models.by_stream(published)), of_records(name=GOLD_LATEST), ("topic", "key"))
     health = _by_stream(spark, streams, first_offset, STREAM_HEALTH)
     tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
 
@@ -77,7 +77,7 @@ def copy_thrice(spark: SparkSession, job: Job, first_offset: int) -> None:
     lakehouse = lakehouse_of(job)
     if not first_offset:
         tables.create(spark, lakehouse.table(SILVER_RECORDS), silver_records())
-        tables.create(spark, lakehouse.table(GOLD_RECORDS), gold_records())
+        tables.create(spark, lakehouse.table(GOLD_RECORDS), of_records())
     rows = _taken_in(spark, job, first_offset)
     tables.append(rows, lakehouse.table(SILVER_RECORDS), silver_records())
     _publish(spark, lakehouse, first_offset)
@@ -133,7 +133,7 @@ def _publish(spark: SparkSession, lakehouse: Lakehouse, load_seq: int) -> DataFr
     """Append a load's rows of Silver to Gold; those rows."""
     silver = spark.read.table(lakehouse.table(SILVER_RECORDS).sql).where(F.col("load_seq") == load_seq)
     rows = models.published(silver, "bare")
-    tables.append(rows, lakehouse.table(GOLD_RECORDS), gold_records())
+    tables.append(rows, lakehouse.table(GOLD_RECORDS), of_records())
     return rows
 
 

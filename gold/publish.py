@@ -29,7 +29,7 @@ from gold import sql_models
 from gold.latest import find_keys, is_by_current_rule, merge, rebuild
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
+from lakehouse.contracts.gold import RECORD_TABLES, STREAM_HEALTH, of_records
 from lakehouse.contracts.silver import CUTOVERS, KEPT, LOADS, is_rebuilt
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
@@ -134,7 +134,7 @@ def require_tables_and_models(spark: SparkSession, run: Run, gold: Gold, payload
 
 
 def _contracts(payload: str | None) -> tuple[Contract, ...]:
-    return gold_records(payload), gold_latest(payload), gold_latest_by_stream(payload), STREAM_HEALTH
+    return *(of_records(payload, name) for name in RECORD_TABLES), STREAM_HEALTH
 
 
 def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> bool:

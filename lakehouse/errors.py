@@ -1,8 +1,6 @@
 """The errors that Tidemark raises, with their exit codes. Each part of a message is also an attribute."""
 
-from __future__ import annotations
-
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from lakehouse.escape import part_of_error, printable, shortened
 
@@ -36,7 +34,7 @@ class TidemarkError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make every subclass picklable, whatever its arguments: pools and schedulers pass errors between processes."""
-        return _unpickled, (type(self), self.args), self.__dict__
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
     def _message(self) -> str:
         parts = {"where": self.where, "observed": self.observed, "expected": self.expected, "next": self.next_step}
@@ -44,10 +42,6 @@ class TidemarkError(Exception):
         shown = {name: part_of_error(shortened(str(part), _LONGEST_PART)) for name, part in parts.items() if part is not None}
         lines = [f"  {name}: {part}" for name, part in shown.items()]
         return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *lines])
-
-
-def _unpickled(kind: type[TidemarkError], args: tuple[Any, ...]) -> TidemarkError:
-    return kind.__new__(kind, *args)
 
 
 class ConfigError(TidemarkError):
@@ -78,7 +72,7 @@ class UndoneError(AnotherWriterError):
     """A restore or rebuild rolled the load back while this run was paused; the run writes no more of it. Exit code 4."""
 
     @classmethod
-    def of(cls, where: str) -> UndoneError:
+    def of(cls, where: str) -> Self:
         """Build the error for a write to a table."""
         what = "A restore or a rebuild has undone the load that this run was writing; the run wrote no more of it."
         return cls(what, where=where, next_step="Nothing to do: the next run decides these records again.")

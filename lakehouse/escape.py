@@ -4,8 +4,6 @@ Every character that `str.isprintable` rejects is escaped: control, bidirectiona
 other than the plain one, and lone surrogates. Escaped JSON parses to the same value.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -5,71 +5,48 @@ sequence: the lowest in-order row or None, and the highest row), and from the ga
 above the one before them by offset).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lakehouse.contracts.silver import (
-    CLASSES,
-    DISCARD,
-    DISCARDED,
-    ERASE,
-    KEPT,
-    LATE,
-    RECORDS,
-    RELEASE,
-    RELEASED,
-    RESET,
-    WATERMARK_IN_LOADS,
-    is_retired,
-    lacking,
-    stream_of,
-    stream_text,
-)
+from lakehouse.contracts import silver as contract
+from lakehouse.contracts.silver import Ordinal, Stream, stream_of, stream_text
 from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
-if TYPE_CHECKING:
-    from lakehouse.contracts.silver import Ordinal, Stream
-
-    Row = Mapping[str, Any]
-    StreamLoad = tuple[Stream, int | None]
+Row = Mapping[str, Any]
+StreamLoad = tuple[Stream, int | None]
 
 
 @dataclass(frozen=True)
 class Difference(Violation):
-    """A stream and load in which two tables differ, by `count` records or rows (1 if they are not counted).
+    """A stream and load in which two tables differ, by `count` records or rows."""
 
-    The stream is None for a load without a row, load_seq for rows of Silver without a load.
-    """
-
-    stream: tuple[str | None, int | None, str | None] | None
-    load_seq: int | None
+    stream: tuple[str | None, int | None, str | None] | None  # None for a load without a row
+    load_seq: int | None  # None for rows of Silver without a load
     count: int = 1
 
 
 def loads_are_there(ledger: Iterable[Row], last: int, *, first: int = 1) -> Iterator[Difference]:
     """Check that the ledger has all loads, except those that a restore or rebuild rolled back."""
     kinds = {row["load_seq"]: row["kind"] for row in ledger}
-    for load_seq in reversed(lacking(kinds, last, first=first)):
+    for load_seq in reversed(contract.lacking(kinds, last, first=first)):
         yield Difference(f"{SILVER_LOADS}, load {load_seq}", "no row", f"a row: load {last} is there", None, load_seq)
 
 
 def classes_add_up(ledger: Iterable[Row]) -> Iterator[Difference]:
     """Check that each row's classes add up to its records, and that operators' requests have no records of Bronze."""
     for row in ledger:
-        classes = sum(row[name] for name in CLASSES)
+        classes = sum(row[name] for name in contract.CLASSES)
         if off := abs(classes - row["records"]):
             yield _in_ledger(row, f"{classes} records in all classes", f"{row['records']}, the row's records", off)
-        if row["kind"] != RECORDS and row["records"]:
+        if row["kind"] != contract.RECORDS and row["records"]:
             yield _in_ledger(row, f"{row['records']} records of Bronze", f"none: the load is a {row['kind']}", row["records"])
-        asked = {RELEASED: (RELEASE,), DISCARDED: (DISCARD, ERASE), "erased": (ERASE,)}
+        asked = {"released": (contract.RELEASE,), "discarded": (contract.DISCARD, contract.ERASE), "erased": (contract.ERASE,)}
         for name, kinds in asked.items():
             if row[name] and row["kind"] not in kinds:
                 yield _in_ledger(row, f"{row[name]} {name}", f"none: the load is of kind {row['kind']}", row[name])
-        if row["late_accepted"] not in (0, row[LATE]) or min(row[name] for name in (*CLASSES, *asked)) < 0:
+        if row["late_accepted"] not in (0, row[contract.LATE]) or min(row[name] for name in (*contract.CLASSES, *asked)) < 0:
             yield _in_ledger(row, "counts below 0, or late_accepted that is neither 0 nor late", "counts of records")
         if row["missing"] < 0:
             what = f"{row['missing']} missing sequences: more records were accepted than the stream has sequences"
@@ -95,7 +72,7 @@ def sequences_rise(ledger: Iterable[Row], silver: Iterable[Row]) -> Iterator[Dif
     for key in sorted({**claimed, **found}, key=_by_load):
         stream, load_seq = key
         row, load = found.get(key), claimed.get(key)
-        if load is not None and load["kind"] == RESET:
+        if load is not None and load["kind"] == contract.RESET:
             highest.pop(stream, None)
         if row is None:
             continue
@@ -117,7 +94,7 @@ def watermarks_are_reached(ledger: Iterable[Row], silver: Iterable[Row]) -> Iter
     for row in ledger:
         key = (stream_of(row), row["load_seq"])
         expected = max(filter(None, (ordinal(row, "before"), highest.get(key))), default=None)
-        if row["kind"] != RESET and ordinal(row, "after") != expected:
+        if row["kind"] != contract.RESET and ordinal(row, "after") != expected:
             after = f"{ordinal(row, 'after')}, the watermark after the load"
             yield Difference(_in_silver(key), f"highest row {highest.get(key)}", after, *key)
 
@@ -129,22 +106,21 @@ def watermarks_match(ledger: Iterable[Row], watermarks: Iterable[Row], *, first:
     for stream in sorted({**last, **known}, key=str):
         where = f"{SILVER_WATERMARKS}, {stream_text(stream)}"
         claimed, found = last.get(stream), known.get(stream)
-        if claimed is None or is_retired(claimed):
+        if claimed is None or contract.is_retired(claimed):
             if found is not None and (claimed is not None or found["load_seq"] >= first):
                 yield Difference(where, "a row", "none", stream, (claimed or found)["load_seq"])
         elif found is None:
             yield Difference(where, "no row", f"that of load {claimed['load_seq']}", stream, claimed["load_seq"])
-        elif differing := [name for name, other in WATERMARK_IN_LOADS.items() if found[name] != claimed[other]]:
+        elif differing := [name for name, other in contract.WATERMARK_IN_LOADS.items() if found[name] != claimed[other]]:
             observed = ", ".join(f"{name} {found[name]}" for name in differing)
-            expected = ", ".join(f"{name} {claimed[WATERMARK_IN_LOADS[name]]}" for name in differing)
+            expected = ", ".join(f"{name} {claimed[contract.WATERMARK_IN_LOADS[name]]}" for name in differing)
             left = f"{expected}, as load {claimed['load_seq']} left it"
             yield Difference(where, observed, left, stream, claimed["load_seq"])
 
 
 def kept(row: Row) -> int:
     """Return the number of records that a ledger row adds to Silver."""
-    counted: int = sum(row[name] for name in KEPT)
-    return counted
+    return sum(row[name] for name in contract.KEPT)
 
 
 def ordinal(row: Row | None, when: str) -> Ordinal | None:

@@ -1,20 +1,17 @@
 """Location of each table: a folder under one root, or a name in a catalog's schema."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from lakehouse.sidecar_files import Files
-from lakehouse.storage import storage_of
+from lakehouse.storage import Storage, storage_of
 from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
-    from lakehouse.storage import Storage
 
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
@@ -39,24 +36,20 @@ TABLE_NAMES = (
     *(GOLD_RECORDS, GOLD_REJECTS, GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_STREAM_HEALTH),
 )
 
+_RECORD = "topic,partition,offset,epoch,sequence,load_seq"
 _COUNTED = {
-    BRONZE_RECORDS: ("topic", "partition", "offset", "epoch", "sequence", "rules_fingerprint"),
-    SILVER_REJECTS: (
-        *("topic", "partition", "epoch", "first_offset", "last_offset", "first_sequence", "last_sequence"),
-        *("load_seq", "settled_load_seq"),
-    ),
-    **dict.fromkeys(
-        (SILVER_RECORDS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),
-        ("topic", "partition", "offset", "epoch", "sequence", "load_seq"),
-    ),
-    SILVER_LOADS: (
-        *("load_seq", "kind", "topic", "partition", "bronze_after_version", "bronze_to_version", "last_offset", "claimed_at"),
-    ),
-    SILVER_WATERMARKS: ("topic", "partition", "epoch", "high_watermark", "last_offset", "load_seq", "updated_at"),
-    GATE_RESULTS: ("first_load_seq", "last_load_seq", "evaluated_at"),
-    GATE_DECISIONS: ("first_load_seq", "last_load_seq", "decided_at"),
-    GOLD_REJECTS: ("topic", "partition", "offset", "epoch", "sequence", "load_seq", "settled_load_seq"),
-    GOLD_STREAM_HEALTH: ("load_seq", "topic", "partition", "last_offset", "published_at"),
+    BRONZE_RECORDS: "topic,partition,offset,epoch,sequence,rules_fingerprint",
+    SILVER_RECORDS: _RECORD,
+    SILVER_REJECTS: "topic,partition,epoch,first_offset,last_offset,first_sequence,last_sequence,load_seq,settled_load_seq",
+    SILVER_LOADS: "load_seq,kind,topic,partition,bronze_after_version,bronze_to_version,last_offset,claimed_at",
+    SILVER_WATERMARKS: "topic,partition,epoch,high_watermark,last_offset,load_seq,updated_at",
+    GATE_RESULTS: "first_load_seq,last_load_seq,evaluated_at",
+    GATE_DECISIONS: "first_load_seq,last_load_seq,decided_at",
+    GOLD_RECORDS: _RECORD,
+    GOLD_REJECTS: f"{_RECORD},settled_load_seq",
+    GOLD_LATEST: _RECORD,
+    GOLD_LATEST_BY_STREAM: _RECORD,
+    GOLD_STREAM_HEALTH: "load_seq,topic,partition,last_offset,published_at",
 }
 """Columns whose minimum and maximum Delta's log keeps: numbers, times, topics and kinds; no text of a record or producer."""
 _OF_RECORDS = (BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM)
@@ -74,15 +67,13 @@ def holds_records(name: str) -> bool:
 def statistics(name: str) -> dict[str, str]:
     """Return Delta properties that keep texts of records and producers out of a table's log, which outlives erased files.
 
-    An operator's model has unknown columns and gets no statistics.
-
     >>> statistics("gate_results"), statistics("bronze_topics")
     ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
     >>> statistics("incidents_by_day")
     {'delta.dataSkippingNumIndexedCols': '0'}
     """
     if name in _COUNTED:
-        return {"delta.dataSkippingStatsColumns": ",".join(_COUNTED[name])}
+        return {"delta.dataSkippingStatsColumns": _COUNTED[name]}
     return {} if name in TABLE_NAMES else {"delta.dataSkippingNumIndexedCols": "0"}
 
 
@@ -119,8 +110,8 @@ class Table:
 class Lakehouse:
     """All tables of one pipeline: under a root, or in a catalog's schema with a volume for checkpoints and reports.
 
-    `properties` are those of every table. A `shadow` has its own Silver tables and shares the others. `storage` is None if the
-    tables are in no object store or only the session reaches it. `metastore` is for a session that Tidemark starts.
+    A `shadow` has its own Silver tables and shares the others. `storage` is None if the tables are in no object store or only
+    the session reaches it. `metastore` is for a session that Tidemark starts.
     """
 
     root: str | None = None
@@ -133,18 +124,12 @@ class Lakehouse:
     metastore: str | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, settings: Settings) -> Lakehouse:
+    def of(cls, settings: "Settings") -> Self:
         """Build it from the settings; storage keys that they lack come from the environment."""
         place = settings.lakehouse
-        return cls(
-            place.root,
-            place.catalog,
-            place.schema_,
-            place.volume,
-            settings.maintenance.table_properties,
-            storage=storage_of(place, os.environ),
-            metastore=place.metastore,
-        )
+        names = (place.root, place.catalog, place.schema_, place.volume)
+        properties, storage = settings.maintenance.table_properties, storage_of(place, os.environ)
+        return cls(*names, properties, storage=storage, metastore=place.metastore)
 
     def table(self, name: str) -> Table:
         """Return the table of that name in this lakehouse.

@@ -1,7 +1,5 @@
 """Schemes of the URIs of tables."""
 
-from __future__ import annotations
-
 import re
 
 S3_SCHEMES = ("s3", "s3a")

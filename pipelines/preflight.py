@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expectations import checks, gx
-from lakehouse.contracts.gold import gold_records
+from lakehouse.contracts.gold import of_records
 from lakehouse.errors import ConfigError
 from lakehouse.settings.extractor import ROLES
 
@@ -54,7 +54,7 @@ def _require_extractors(settings: Settings) -> None:
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
     kind = settings.payload
-    columns = gold_records(None if kind is None else kind.sql()).names
+    columns = of_records(None if kind is None else kind.sql()).names
     payload = kind if kind is not None and kind.fields else None
     for path in _condition_columns(expectation.arguments):
         # Checks only the certain part of a name: Spark ignores case, and the rest may be a key of a map.
@@ -166,7 +166,7 @@ def _type_of(settings: Settings, path: str) -> str:
     """Return the SQL type of an existing column of `gold_records`, or of a payload field."""
     kind, (column, _, field) = settings.payload, path.partition(".")
     if column != "payload" or kind is None:
-        return gold_records().type_of(column)
+        return of_records().type_of(column)
     if not kind.fields:
         return kind.sql()
     found = kind.at(field) if field else None

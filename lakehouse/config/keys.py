@@ -1,7 +1,5 @@
 """The keys that a config can have, with the types and descriptions of the settings models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -36,7 +34,7 @@ class Key:
         """Whether the key, or one below it, is masked even if the config has it in plain text."""
         return any(_is_secret(part) for part in (self.declared, *self.metadata))
 
-    def children(self) -> dict[str, Key]:
+    def children(self) -> "dict[str, Key]":
         """Return the keys below this one: a model's fields, or the only names that a mapping allows."""
         if _is_model(self.type):
             return {
@@ -48,7 +46,7 @@ class Key:
             return {name: Key(declared) for name in get_args(names) if get_origin(names) is Literal}
         return {}
 
-    def child(self, part: str | int) -> Key | None:
+    def child(self, part: str | int) -> "Key | None":
         """Return the key one level below, or None if there is none."""
         children = self.children()
         if children or _is_model(self.type):

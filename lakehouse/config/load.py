@@ -1,7 +1,5 @@
 """Loading a config: flags override TIDEMARK_ variables, the file and defaults; references are resolved, all is validated."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -16,7 +14,7 @@ from pydantic import ValidationError
 
 from lakehouse.config.keys import Path as KeyPath
 from lakehouse.config.keys import dotted
-from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
+from lakehouse.config.mistakes import ConfigMistakesError, Mistake, translate
 from lakehouse.config.sources import Source, apply_overrides, read_yaml
 from lakehouse.errors import ConfigError
 from lakehouse.settings.base import SettingError
@@ -38,11 +36,8 @@ def load(
     """Load and validate a pipeline's settings.
 
     Relative paths start at the file's folder, or for a mapping at the working folder. `overrides` are flags: dotted keys such
-    as `kafka.bootstrap_servers`, with their values as YAML. `environ` is the environment of this process by default.
-
-    Raises:
-        ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
-        ConfigError: The file cannot be read, or the mapping holds a value that YAML lacks.
+    as `kafka.bootstrap_servers`, with their values as YAML. Raises a `ConfigMistakesError` with all mistakes, or a
+    `ConfigError` if the file cannot be read or the mapping holds a value that YAML lacks.
     """
     environ = os.environ if environ is None else environ
     if not isinstance(config, Mapping):
@@ -71,8 +66,8 @@ def _settings(source: Source, folder: Path, overrides: Mapping[str, str] | None,
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        # An unresolved reference is reported once.
-        mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in unresolved]
+        found = [translate(detail, data, source.place) for detail in error.errors(include_url=False, include_input=False)]
+        mistakes += [mistake for path, mistake in found if path not in unresolved]  # an unresolved reference is reported once
     else:
         if not mistakes:
             return settings

@@ -1,21 +1,17 @@
 """Mistakes in a config: one record each, and one error that reports them all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic_core import ErrorDetails
 
 from lakehouse.config.keys import Path, all_keys, dotted, key_at, may_show
 from lakehouse.errors import ConfigError
 from lakehouse.escape import part_of_error, printable
 from lakehouse.settings.base import nearest
 from lakehouse.settings.secrets import Secret, mask
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 _LONGEST_SHOWN = 80
 _SHARE = re.compile(r"'[0-9.]+ ?%'")
@@ -58,12 +54,8 @@ class ConfigMistakesError(ConfigError):
         return "\n".join([super()._message(), *listed])
 
 
-def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
-    """Translate pydantic's errors into mistakes, each with its path, without secrets of the data."""
-    return [_translate(detail, data, place_of) for detail in error.errors(include_url=False, include_input=False)]
-
-
-def _translate(detail: ErrorDetails, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> tuple[Path, Mistake]:
+def translate(detail: ErrorDetails, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> tuple[Path, Mistake]:
+    """Translate an error of pydantic into a mistake, with its path, without secrets of the data."""
     context = detail.get("ctx", {})
     located = (*(part for part in detail["loc"] if part != "[key]"), *context.get("at", ()))
     # For a missing key, pydantic names the field, not its alias: schema_ for schema.

@@ -1,7 +1,5 @@
 """Reads a config with the place of each key. pydantic-settings would merge a flag's section and ignore misspelt variables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,8 +49,7 @@ class Source:
                 section[part] = {}
             section = section[part]
         section[path[-1]] = value
-        for known in [known for known in self.places if known[: len(path)] == path]:
-            del self.places[known]
+        self.places = {known: each for known, each in self.places.items() if known[: len(path)] != path}
         self.places[path] = place
 
 

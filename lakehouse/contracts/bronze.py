@@ -1,12 +1,10 @@
 """The tables that Bronze writes: the records, which Silver reads, and the history of their topics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, STARTS, Column, Contract, sql_text
+from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 Value = TypeVar("Value")
@@ -80,7 +78,7 @@ TOPICS = Contract(
         Column("accepted_by", "string", "Who accepted it; else null"),
         Column(
             "starting_offsets",
-            STARTS,
+            "array<struct<partition:int,offset:bigint>>",
             "First offset to read of each partition; one that is not listed starts at 0, or Bronze has records of it. Null if "
             "an earlier row of the incarnation has it, and in rows of 0.2",
             is_added_later=True,
@@ -125,9 +123,5 @@ def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[
     {('t', 0): 5, ('u', 0): 3}
     """
     by_incarnation = sorted({topic for topic, _ in stored}, key=lambda topic: int(topic.partition("@")[2] or 1))
-    last = {plain_topic(topic): topic for topic in by_incarnation}
-    return {
-        (plain_topic(topic), partition): value
-        for (topic, partition), value in stored.items()
-        if last[plain_topic(topic)] == topic
-    }
+    last = {plain_topic(topic): topic for topic in by_incarnation}.values()
+    return {(plain_topic(topic), partition): value for (topic, partition), value in stored.items() if topic in last}

@@ -1,7 +1,5 @@
 """A contract: the columns of a table, declared once and checked where rows are written or read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,20 +18,16 @@ ERASED_IN_BRONZE = (
 )
 RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
 LOST = "array<struct<partition:int,first_offset:bigint,last_offset:bigint>>"
-STARTS = "array<struct<partition:int,offset:bigint>>"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a contract. The comment, with the unit, is written into the table.
-
-    `is_checked` is False for a type of the user's, such as a payload's. `is_added_later` columns are added to older tables.
-    """
+    """A column. Its comment, with the unit, is written into the table. `is_added_later` columns are added to older tables."""
 
     name: str
     type: str
     comment: str
-    is_checked: bool = True
+    is_checked: bool = True  # False for a type of the user's, such as a payload's
     is_added_later: bool = False
 
     @property
@@ -69,7 +63,7 @@ class Contract:
         """
         return ", ".join(column.ddl for column in self.columns)
 
-    def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
+    def check(self, schema: "StructType", *, where: str, next_step: str | None = None) -> None:
         """Raise a `ContractError` that names each missing, unexpected or differently typed column. Their order is free."""
         observed = {column.name: column.dataType.simpleString() for column in schema.fields}
         missing = [name for name in self.names if name not in observed]
@@ -82,7 +76,7 @@ class Contract:
         if missing or unexpected or wrong_type:
             raise ContractError(where, missing=missing, unexpected=unexpected, wrong_type=wrong_type, next_step=next_step)
 
-    def select(self, rows: DataFrame) -> DataFrame:
+    def select(self, rows: "DataFrame") -> "DataFrame":
         """Select the contract's columns in order; raise a `ContractError` if one is missing or of another type."""
         known = rows.select(*[name for name in self.names if name in rows.columns])
         self.check(known.schema, where=f"rows for {self.name}")

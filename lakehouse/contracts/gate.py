@@ -1,7 +1,5 @@
 """The gate's tables: a row per expectation and gate run, and a row per operator decision on a gate run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.contracts.contract import Column, Contract

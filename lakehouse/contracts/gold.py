@@ -1,32 +1,23 @@
 """The tables that Gold publishes."""
 
-from __future__ import annotations
-
 from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.silver import COUNTS, EPOCH, STREAM_COLUMNS, record_columns
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
-_GATE_RUN = Column("gate_run_id", "string", "The gate run that admitted the record's load to Gold")
+_GRAINS = {
+    GOLD_RECORDS: "A published record.",
+    GOLD_LATEST: "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the "
+    "greatest (timestamp, partition, offset). Tombstones are included, with a null value; records without a key are not.",
+    GOLD_LATEST_BY_STREAM: "The published record of a topic, key and stream with the highest (epoch, sequence), for keys in "
+    "several streams.",
+}
+RECORD_TABLES = tuple(_GRAINS)
 
 
-def gold_records(payload_type: str | None = None) -> Contract:
-    """Return the contract of `gold_records`: Silver's columns and the gate run that published each record."""
-    return Contract(GOLD_RECORDS, "A published record.", (*record_columns(payload_type), _GATE_RUN))
-
-
-def gold_latest(payload_type: str | None = None) -> Contract:
-    """Return the contract of `gold_latest`: the latest published record of each topic and key."""
-    grain = (
-        "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the greatest "
-        "(timestamp, partition, offset). Tombstones are included, with a null value; records without a key are not."
-    )
-    return Contract(GOLD_LATEST, grain, (*record_columns(payload_type), _GATE_RUN))
-
-
-def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
-    """Return the contract of `gold_latest_by_stream`: the candidates of `gold_latest` for keys in several streams."""
-    grain = "The published record of a topic, key and stream with the highest (epoch, sequence), for keys in several streams."
-    return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
+def of_records(payload_type: str | None = None, name: str = GOLD_RECORDS) -> Contract:
+    """Return the contract of a table of published records: Silver's columns and the gate run."""
+    gate_run = Column("gate_run_id", "string", "The gate run that admitted the record's load to Gold")
+    return Contract(name, _GRAINS[name], (*record_columns(payload_type), gate_run))
 
 
 UNMET = "unmet"

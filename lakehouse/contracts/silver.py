@@ -1,7 +1,5 @@
 """The tables that Silver writes: records, watermarks, rejects and the ledger of loads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -46,7 +44,6 @@ VALUE_REASONS = {
     UNDECODABLE: "its value is not in the format that `value` names",
     TOMBSTONE: "it is a tombstone: it has no value to read the sequence from, and `value.tombstones` skips it",
 }
-"""The reasons of invalid records that their values give, in words."""
 SKIPPED = {TOMBSTONE: "skips_tombstones"}
 """The reasons of records that are discarded and open no breaker, each with the field of `silver.rules.Reading` that sets it."""
 
@@ -157,7 +154,7 @@ Stream = tuple[str, int, str | None]  # topic, partition, producer
 Ordinal = tuple[int, int]  # epoch, sequence: the order of the records of a stream
 
 
-def stream_of(row: Mapping[str, Any] | Row) -> Stream:
+def stream_of(row: "Mapping[str, Any] | Row") -> Stream:
     """Return the stream of a row."""
     return row["topic"], row["partition"], row["producer"]
 
@@ -221,10 +218,7 @@ WATERMARKS = Contract(
 WATERMARK_IN_LOADS = {
     "epoch": "epoch_after",
     "high_watermark": "high_watermark_after",
-    "last_offset": "last_offset",
-    "declared_epoch": "declared_epoch",
-    "load_seq": "load_seq",
-    "rules_fingerprint": "rules_fingerprint",
+    **{name: name for name in ("last_offset", "declared_epoch", "load_seq", "rules_fingerprint")},
 }
 """A watermark's columns, and their names in the ledger, where a load's rows hold the watermarks after it."""
 WATERMARK = (*STREAM, *WATERMARK_IN_LOADS)

@@ -89,7 +89,7 @@ def create_views(spark: SparkSession, lakehouse: Lakehouse, names: set[str]) -> 
     """Create a catalog's missing views that read one of these tables, except views that also read a missing table."""
     if lakehouse.root is not None:
         return
-    for name, query in views.queries("spark", lambda each: lakehouse.table(each).sql).items():
+    for name, query in views.queries(lambda each: lakehouse.table(each).sql).items():
         if not views.READ_BY[name] & names:
             continue
         try:

@@ -4,23 +4,17 @@ The ledger refuses another pipeline too, but only after Bronze has committed. Th
 records as its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from lakehouse.contracts.bronze import BRONZE, OWNER
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableStateError
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
-    from lakehouse.table import Table
+from lakehouse.run.context import Run
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, Table
 
 
 def create_bronze(spark: SparkSession, run: Run) -> None:

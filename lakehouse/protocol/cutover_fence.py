@@ -10,34 +10,18 @@ Another process may still execute loads that a cutover rolls back. A check befor
   a property of each table. A transaction that began earlier conflicts with that; a later one sees the claim.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.contracts.silver import CUTOVERS
 from lakehouse.delta import tables
 from lakehouse.delta.errors import OVERTAKEN, UNDONE
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
-from lakehouse.table import (
-    BRONZE_RECORDS,
-    GOLD_LATEST,
-    GOLD_LATEST_BY_STREAM,
-    GOLD_RECORDS,
-    GOLD_REJECTS,
-    GOLD_STREAM_HEALTH,
-    SILVER_LOADS,
-    SILVER_RECORDS,
-    SILVER_REJECTS,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
+from lakehouse.run.context import Run
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, TABLE_NAMES
 
 _APPENDED_TO = (SILVER_RECORDS, SILVER_REJECTS)
-_MERGED_INTO = (*_APPENDED_TO, GOLD_RECORDS, GOLD_REJECTS, GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_STREAM_HEALTH)
+_MERGED_INTO = (*_APPENDED_TO, *(name for name in TABLE_NAMES if name.startswith("gold_")))
 _PROPERTY = "tidemark.swap"
 
 

@@ -5,28 +5,23 @@ gold_stream_health records. Until then it is a proposal. If another gate run pub
 has to be removed when a load is rejected or audited again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from operator import itemgetter
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.gate import GateRun
 from lakehouse.contracts.gold import REJECTS, STREAM_HEALTH
 from lakehouse.contracts.silver import RELEASED
 from lakehouse.delta import small_tables
+from lakehouse.delta.small_tables import From, Row
+from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.gate import GateRun
-    from lakehouse.delta.small_tables import From, Row
-    from lakehouse.run.context import Run
-
 PLACE = ("topic", "partition", "offset")
-"""The columns that identify a record."""
+_load_and_gate_run = itemgetter("load_seq", "gate_run_id")
 
 
 def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
@@ -45,13 +40,8 @@ def effective_rejects(spark: SparkSession, run: Run, *, up_to: int | None = None
 def released_for_range(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     """Return the rows that operators released in loads of a gate run's range; Gold gets their records with it."""
     rows = _read(spark, run, start=("settled_load_seq", gate_run.first_load_seq))
-    released = [
-        row
-        for row in rows
-        if row["state"] == RELEASED
-        and row["settled_load_seq"] <= gate_run.last_load_seq
-        and row["settled_load_seq"] not in gate_run.rejected
-    ]
+    settled = [row for row in rows if row["state"] == RELEASED and row["settled_load_seq"] <= gate_run.last_load_seq]
+    released = [row for row in settled if row["settled_load_seq"] not in gate_run.rejected]
     published = _published(spark, run, released)
     return [row for row in released if row["gate_run_id"] == gate_run.gate_run_id or _load_and_gate_run(row) in published]
 
@@ -81,10 +71,6 @@ def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[
 
 def _read(spark: SparkSession, run: Run, *, start: From | None = None) -> list[Row]:
     return small_tables.read(spark, run.table(GOLD_REJECTS), REJECTS.names, start=start, contract=REJECTS)
-
-
-def _load_and_gate_run(row: Row) -> tuple[int, str]:
-    return row["load_seq"], row["gate_run_id"]
 
 
 ROW = frames.arrow_schema(REJECTS)

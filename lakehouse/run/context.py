@@ -1,15 +1,12 @@
 """A run of a pipeline: its name, id, tables and report."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from lakehouse.table import Lakehouse, Table
+from lakehouse.table import Lakehouse, Table
 
 BOUND = ("pipeline", "run_id")  # apply to every later event, from the first one that has them
 WORKING = "working"  # the suffix of the event of a stage's progress, see `lakehouse.spark.progress`
@@ -44,13 +41,9 @@ class SchemaRegistry(Protocol):
         """Return the schema of an id for values of a format, empty if it is of another kind; `met_at` is a record's place."""
 
 
-def new_id(now: datetime | None = None) -> str:
-    """Return a short identifier that sorts by time.
-
-    >>> new_id(datetime(2026, 11, 21, 9, 30, tzinfo=UTC))[:16]
-    '20261121T093000-'
-    """
-    return f"{now or datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+def new_id() -> str:
+    """Return a short identifier that sorts by time, such as `20261121T093000-5b1e0c`."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Named points at which a test kills or stops the process, to prove that the next run finishes the work."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Results of checks and of the breaker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice

@@ -1,20 +1,14 @@
 """One writer per local root: Delta on a local disk is not safe between processes."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from lakehouse.errors import AnotherWriterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakehouse.table import Lakehouse
+from lakehouse.table import Lakehouse
 
 _NAME = ".tidemark.lock"
 _MAINTENANCE_SECONDS = 300  # a run waits so long for maintenance, which holds the lock for one table at a time
@@ -26,8 +20,8 @@ _BETWEEN_SECONDS = 0.2
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
     """Hold the lock of a local root. Does nothing for other roots, where the log store or the catalog decides on commits.
 
-    The operating system releases the lock when its holder dies. A run waits `wait_seconds` for another run, then raises an
-    `AnotherWriterError`. It waits longer for maintenance, which holds a second lock file.
+    A run waits `wait_seconds` for another run, then raises an `AnotherWriterError`. It waits longer for maintenance, which
+    holds a second lock file. The operating system releases the locks of a process that dies.
     """
     root = lakehouse.local_root
     if root is None:

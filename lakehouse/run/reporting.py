@@ -1,6 +1,4 @@
-"""Reports of a run: a live view on a terminal, JSON lines or Python's log, and the result as a file. Secrets are masked."""
-
-from __future__ import annotations
+"""Reports of a run: a live view on a terminal, JSON lines, or Python's log. Secrets are masked."""
 
 import contextlib
 import json
@@ -9,16 +7,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from lakehouse.escape import brief, json_text, shortened
 from lakehouse.run.context import Report, bind
 from lakehouse.settings.secrets import MASK
-
-if TYPE_CHECKING:
-    from lakehouse.sidecar_files import Files
 
 _LONGEST_IN_LOG = 10_000  # characters of an event's text; the message of an error fits, as its parts are cut one by one
 
@@ -108,8 +102,3 @@ def _level(name: str) -> str:
 
 def _cut(value: object) -> object:
     return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
-
-
-def save_result(folder: Files, result: Mapping[str, object]) -> str:
-    """Save a run's result atomically as `<run_id>.json` in the folder `_reports`; return its path."""
-    return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -1,7 +1,5 @@
 """The live view of a run on a terminal: one line per stage, with its counts, redrawn in place."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

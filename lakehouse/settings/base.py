@@ -11,7 +11,7 @@ from lakehouse.settings.secrets import HIDES_SECRETS, MASKED, Secret
 from lakehouse.uri import is_uri
 
 Text = Annotated[str, StringConstraints(min_length=1), HIDES_SECRETS]
-SecretText = Annotated[Text, AfterValidator(Secret.marked), MASKED]
+SecretText = Annotated[Text, AfterValidator(Secret), MASKED]
 """Text that is masked wherever it is shown, even if the config has it in plain text."""
 # Strict: "5", true and ${env:NAME} are no numbers. The text of a reference would be shown if it were one.
 Whole = Annotated[int, Field(strict=True, ge=1)]

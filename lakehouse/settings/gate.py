@@ -51,10 +51,9 @@ class Budget(Model):
 
 
 class UserExpectation(Model):
-    """An expectation of Great Expectations on Gold's columns, by name; the gate checks that it exists.
+    """An expectation of Great Expectations on Gold's columns; the gate checks that its name exists.
 
-    In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows`,
-    rows that do not meet it stay out of Gold, and the load continues.
+    With `on_fail: quarantine_rows`, rows that do not meet it stay out of Gold, and the load continues.
     """
 
     name: str

@@ -17,7 +17,6 @@ OWN_TABLES = frozenset(
         *("watermark_status", "duplicates_by_partition", "quarantine_open", "lag"),
     }
 )
-"""The names of the tables and views that Tidemark creates."""
 
 
 def _check_name(name: str) -> str:

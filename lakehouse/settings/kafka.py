@@ -66,17 +66,15 @@ def _check_value(value: object) -> str:
 
 
 def _parse_starts(value: Any) -> Any:
-    if (start := _parse_start(value)) is not None:
-        return start
-    starts = (
-        {topic: _parse_start(each) or _parse_offsets(each) for topic, each in value.items()} if isinstance(value, dict) else {}
-    )
-    if not starts or None in starts.values():
+    start: Any = _parse_start(value)
+    if isinstance(value, dict):
+        start = {topic: _parse_start(each) or _parse_offsets(each) for topic, each in value.items()}
+    if not start or (isinstance(start, dict) and None in start.values()):
         expected = "earliest, latest, a time from 1970 on with its offset from UTC, or for every topic one of these or an "
         expected += "offset for every partition (-2 is its earliest, -1 its latest)"
         next_step = 'Write it like starting_offsets: 2026-09-20T00:00Z, or {incidents: {"0": 1500, "1": -2}}.'
         raise SettingError("this is no starting point", expected, next_step)
-    return starts
+    return start
 
 
 def _parse_start(value: object) -> str | None:
@@ -145,7 +143,7 @@ class Kafka(Model):
             for names, is_right, what, expected, next_step in _CHECKS:
                 if re.fullmatch(names, name) and not is_right(value):
                     raise SettingError(what, expected, next_step, at=(name,))
-        return {name: Secret.marked(value) if smells_of_secret(name) else value for name, value in properties.items()}
+        return {name: Secret(value) if smells_of_secret(name) else value for name, value in properties.items()}
 
     def start_of(self, topic: str) -> str | dict[str, int]:
         """Return where a new topic starts: `earliest`, `latest`, a time in ISO 8601, or an offset per partition."""

@@ -8,8 +8,6 @@ Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USI
 'a call of reflect'
 """
 
-from __future__ import annotations
-
 import re
 
 REFUSED = frozenset(
@@ -23,7 +21,6 @@ REFUSED = frozenset(
         "identifier",  # builds a name at run time
     }
 )
-"""Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
 # A name may hold line ends. The lookahead does not consume the start of the next relation.

@@ -3,8 +3,6 @@
 sqlglot is no alternative: it reads `a: INT` as a column without a type, accepts types that Spark lacks, and changes comments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,17 +38,13 @@ _TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
 
 @dataclass(frozen=True)
 class Type:
-    """The type of a field, or of its elements or values.
-
-    A scalar has Spark's name in capitals; DECIMAL has `digits`, its precision and scale. `of` is the type of an array's
-    elements or a map's values; a map's keys are strings.
-    """
+    """The type of a field, or of its elements or values."""
 
     kind: Kind
-    name: str = ""
-    digits: tuple[int, int] | None = None
-    of: Type | None = None
-    fields: tuple[Field, ...] = ()
+    name: str = ""  # of a scalar, Spark's in capitals
+    digits: tuple[int, int] | None = None  # precision and scale of a DECIMAL
+    of: "Type | None" = None  # the elements of an array, or the values of a map, whose keys are strings
+    fields: "tuple[Field, ...]" = ()
 
     def sql(self) -> str:
         """Format the type as SQL. All is nullable: with NOT NULL, a value that a producer sent could fail a load."""
@@ -60,13 +54,13 @@ class Type:
             return f"ARRAY<{self.of.sql()}>" if self.kind == "array" else f"MAP<STRING, {self.of.sql()}>"
         return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
 
-    def at(self, path: str) -> Type | None:
+    def at(self, path: str) -> "Type | None":
         """Return the type of the field at a dotted path, or None if there is no such field."""
         name, _, rest = path.partition(".")
         found = next((field.type for field in self.fields if field.name == name), None)
         return found.at(rest) if found and rest else found
 
-    def inner(self) -> tuple[Type, ...]:
+    def inner(self) -> "tuple[Type, ...]":
         """Return the types directly inside this one."""
         return (self.of,) if self.of else tuple(field.type for field in self.fields)
 

@@ -163,10 +163,6 @@ class Registry(Model):
                 raise SettingError(f"{one} without {other}", "both, or neither", f"Add {other}.", at=(one,))
         return self
 
-    def is_same_as(self, other: "Registry") -> bool:
-        """Whether both are one registry, reached in the same way."""
-        return self.model_copy(update={"undecodable_ids": other.undecodable_ids}) == other
-
 
 _DECODERS: dict[formats.Format, list[list[str]]] = {
     "text": [[]],
@@ -356,14 +352,14 @@ class Settings(Model):
     def _require_fitting_topics(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
         _require_read_topics(topics, info)
         top, read = info.data.get("value"), _read_topics(info)
-        known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry is not None), None)
+        known_at, known = next(((key, each.registry) for key, each in _values(top, topics) if each.registry), ("", None))
         for topic, own in topics.items():
             of_topic = {**info.data, **own.given}
             _require_one_epoch(of_topic, at=(topic, "epoch"))
             _require_fitting_format(of_topic.get("value"), of_topic, at=(topic,))
-            registry = None if own.value is None else own.value.registry
-            if known is not None and registry is not None and not registry.is_same_as(known[1]):
-                what, at = f"it is another registry than that of {known[0]}", (topic, "value", "registry")
+            registry = own.value and own.value.registry
+            if known and registry and registry.model_copy(update={"undecodable_ids": known.undecodable_ids}) != known:
+                what, at = f"it is another registry than that of {known_at}", (topic, "value", "registry")
                 raise SettingError(what, "one registry, up to undecodable_ids", "Make a pipeline for each registry.", at=at)
         values = [topics[topic].given.get("value", top) if topic in topics else top for topic in read]
         if topics and None in values and any(each is not None and each.format == "text" for each in values):
@@ -446,7 +442,6 @@ def _require_fitting_format(value: ValueFormat | None, settings: Mapping[str, An
 
 
 def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:
-    """Return how values are decoded, each after its key in the config."""
     own = [(f"topics.{topic}.value", each.value) for topic, each in topics.items()]
     return [(key, each) for key, each in (("value", value), *own) if each is not None]
 

@@ -28,15 +28,10 @@ class Secret(str):
     parts: tuple[str, ...]
 
     def __new__(cls, text: str, parts: tuple[str, ...] = ()) -> Self:
-        """Mark a text as secret."""
+        """Mark a text as secret. One that already is keeps its parts."""
         secret = super().__new__(cls, text)
-        secret.parts = parts
+        secret.parts = text.parts if isinstance(text, Secret) and not parts else parts
         return secret
-
-    @classmethod
-    def marked(cls, text: str) -> Self:
-        """Mark a text as secret, unless it already is."""
-        return text if isinstance(text, cls) else cls(text)
 
     def __repr__(self) -> str:
         return repr(MASK)

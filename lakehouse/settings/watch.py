@@ -23,7 +23,7 @@ def _check_url(text: str) -> str:
     if not is_url or not text.isascii() or not text.isprintable() or " " in text:
         next_step = "Write it like https://hooks.example.org/tidemark, or ${env:NAME} with the whole URL in the variable."
         raise SettingError("this is no URL that can be posted to", "a URL with https:// or http://", next_step)
-    return Secret.marked(text)  # anyone who knows the URL may post to it
+    return Secret(text)  # anyone who knows the URL may post to it
 
 
 def _resolve_file(path: str, info: ValidationInfo) -> str:
@@ -54,7 +54,7 @@ class Webhook(Model):
                 expected = "one trimmed line of ASCII"
                 raise SettingError("this is no value of a header", expected, "Remove the line end.", at=(name,))
         is_login = {name: re.search("auth|cookie|session", name.lower()) or smells_of_secret(name) for name in headers}
-        return {name: Secret.marked(value) if is_login[name] else value for name, value in headers.items()}
+        return {name: Secret(value) if is_login[name] else value for name, value in headers.items()}
 
 
 def _mark_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,13 +64,11 @@ def _mark_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
         before = command[place - 1] if place and command[place - 1].startswith("-") else ""
         found = _OPTION.fullmatch(argument)
         for option, value in ((before, argument), (found[1], found[2]) if found else ("", "")):
-            if option and not isinstance(argument, Secret) and _takes_password(option.lstrip("-"), value):
+            name = option.lstrip("-")
+            takes_password = smells_of_secret(name) or (name in {"u", "user", "p"} and ":" in value)
+            if takes_password and not isinstance(argument, Secret):
                 marked[place] = Secret(argument, (value, value.partition(":")[2]))
     return tuple(marked)
-
-
-def _takes_password(option: str, value: str) -> bool:
-    return smells_of_secret(option) or (option in {"u", "user", "p"} and ":" in value)
 
 
 class Alerts(Model):

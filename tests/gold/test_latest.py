@@ -14,7 +14,7 @@ from gold import latest as keeping
 from gold import rows as models
 from gold.latest import find_keys, merge
 from gold.latest import rebuild as rebuild_latest
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
+from lakehouse.contracts.gold import RECORD_TABLES, STREAM_HEALTH, of_records
 from lakehouse.contracts.silver import CLASSES, LOADS
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
@@ -86,18 +86,19 @@ def drawn(chance: random.Random, topic: str) -> list[tuple[int, Sent]]:
 def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSession, run: Run) -> None:
     """A hundred topics, each an example, in one go: their loads are merged one after another, one of them twice."""
     chance = random.Random(0)
-    for contract in (gold_records(), gold_latest(), gold_latest_by_stream(), LOADS):
+    for contract in (*(of_records(name=name) for name in RECORD_TABLES), LOADS):
         tables.create(spark, run.table(contract.name), contract)
     sent = [each for topic in range(100) for each in drawn(chance, f"t{topic}")]
     for load_seq in (1, 2, 2, 3):
         made = [{**record._asdict(), "load_seq": load_seq, "arrival": "late"} for load, record in sent if load == load_seq]
-        records = frames.of_contract(spark, made, gold_records())
+        records = frames.of_contract(spark, made, of_records())
         merge(spark, run, records, find_keys(spark, run, records), up_to=load_seq)
         known = [record for load, record in sent if load <= load_seq]
         assert held(spark, run) == latest_of(known)
 
-    whole = frames.of_contract(spark, [{**record._asdict(), "load_seq": load} for load, record in sent], gold_records())
-    tables.append(whole, run.table("gold_records"), gold_records())
+    contract = of_records()
+    whole = frames.of_contract(spark, [{**record._asdict(), "load_seq": load} for load, record in sent], contract)
+    tables.append(whole, run.table("gold_records"), contract)
     rebuild_latest(spark, run, up_to=3)
     assert held(spark, run) == latest_of(record for _, record in sent)
 

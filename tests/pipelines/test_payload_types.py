@@ -170,5 +170,5 @@ def test_a_stream_may_step_over_nearly_all_numbers(spark: SparkSession, new_run:
     assert [row["missing"] for row in reported["history"]] == [LARGEST] * 2
     with run_query(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
         assert list(rows.rows) == [(LARGEST,)] * 2
-    query = views.queries("spark", lambda name: run.table(name).sql)[views.WATERMARK_STATUS]
+    query = views.queries(lambda name: run.table(name).sql)[views.WATERMARK_STATUS]
     assert [row["missing"] for row in spark.sql(query).collect()] == [LARGEST] * 2

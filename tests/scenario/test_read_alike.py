@@ -35,7 +35,7 @@ def named(spark: SparkSession, scenario: Scenario) -> Iterator[Scenario]:
     """The scenario, with tables and views that Spark knows by their names."""
     for name in TABLE_NAMES:
         spark.read.format("delta").load(location(scenario, name)).createOrReplaceTempView(name)
-    for name, query in views.queries("spark").items():
+    for name, query in views.queries().items():
         spark.sql(query).createOrReplaceTempView(name)
     yield scenario
     for name in (*TABLE_NAMES, *views.READ_BY):

@@ -81,8 +81,8 @@ def kept() -> dict[str, Any]:
 
 def contracts() -> list[Contract]:
     fixed = [value for module in (bronze, silver, gate, gold) for value in vars(module).values() if isinstance(value, Contract)]
-    makers = (silver.silver_records, gold.gold_records, gold.gold_latest, gold.gold_latest_by_stream)
-    made = [make("struct<id:string>") for make in makers]
+    payload = "struct<id:string>"
+    made = [silver.silver_records(payload), *(gold.of_records(payload, name) for name in gold.RECORD_TABLES)]
     return sorted([*fixed, *made], key=lambda contract: TABLE_NAMES.index(contract.name))
 
 

@@ -70,7 +70,7 @@ class Database(Tables):
         wanted = with_tables_of_views(names) - self._opened
         for name in sorted(wanted & self.names.keys()):
             self._add(self.connection, self.names[name])
-        for name, query in views.queries("duckdb").items():
+        for name, query in views.queries().items():
             if name in wanted - self.names.keys() and views.READ_BY[name] <= self.names.keys():
                 self.connection.execute(f'CREATE VIEW "{name}" AS {query}')
         self._opened |= wanted
@@ -130,6 +130,7 @@ def _opened(lakehouse: Lakehouse, add: Add) -> Iterator[Database]:
     folder = tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True)
     with folder as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": f"{spilled}/duckdb"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(views.IN_DUCKDB)
         connection.execute("SET enable_progress_bar = false")  # after two seconds it is written to stdout, into the answer
         yield Database(connection, lakehouse, add)
 

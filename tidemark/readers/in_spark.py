@@ -89,7 +89,7 @@ def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
             if (rows := tables.open_if_exists(spark, lakehouse.table(name))) is not None:
                 rows.createOrReplaceTempView(name)
                 made.append(name)
-        for name, query in views.queries("spark").items():
+        for name, query in views.queries().items():
             if views.READ_BY[name] <= set(made):
                 spark.sql(query).createOrReplaceTempView(name)
                 made.append(name)
@@ -156,7 +156,7 @@ def translated(query: str, parameters: Mapping[str, Any]) -> str:
         lambda node: exp.Var(this=_literal(parameters[node.name])) if isinstance(node, exp.Placeholder) else node
     )
     for name in sorted({table.name for table in select.find_all(exp.Table)} & views.READ_BY.keys()):
-        select.with_(name, as_=views.queries("spark")[name], dialect="spark", copy=False)
+        select.with_(name, as_=views.queries()[name], dialect="spark", copy=False)
     text: str = select.sql(dialect="spark")
     return text
 

@@ -83,9 +83,8 @@ def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> 
 
 
 def _keep(settings: Settings, result: dict[str, Any]) -> None:
-    from lakehouse.run.reporting import save_result
+    from lakehouse.escape import json_text
     from lakehouse.table import Lakehouse
 
-    folder = Lakehouse.of(settings).sidecar_files("_reports")
-    if folder is not None:
-        save_result(folder, result)
+    if (folder := Lakehouse.of(settings).sidecar_files("_reports")) is not None:
+        folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lakehouse.machine import private_files
-from lakehouse.run.reporting import save_result
 from lakehouse.sidecar_files import Files
 from lakehouse.table import Lakehouse
 from tidemark.extras.watch import metrics, state
@@ -28,7 +27,7 @@ def mode(path: Path) -> int:
 
 
 def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    result = Path(save_result(Files(str(tmp_path / "lake" / "_reports")), {"run_id": "r1"}))
+    result = Path(Files(str(tmp_path / "lake" / "_reports")).write("r1.json", "{}"))
     state.write((Files(str(tmp_path / "lake" / "_watch")), "state.json"), state.State())
 
     files = sorted(path for path in (tmp_path / "lake").rglob("*") if path.is_file())

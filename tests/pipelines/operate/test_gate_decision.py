@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from expectations import gate
 from gold import publish as publishing
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
-from lakehouse.contracts.gold import gold_records
+from lakehouse.contracts.gold import of_records
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.run.context import Run
@@ -133,7 +133,7 @@ def test_a_rejected_range_leaves_gold_and_may_be_erased(spark: SparkSession, run
     require_sound(spark, run, is_deep=True)
 
     silver = spark.read.table(run.table("silver_records").sql).where("load_seq = 2").drop("erased")
-    tables.append(silver.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), gold_records())
+    tables.append(silver.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), of_records())
     checks: Any = verify.verify(spark, run, is_deep=False)["checks"]
     wrong = [(each["check"], each["where"]) for each in checks if not each["ok"]]
     assert wrong == [("gold_is_silver", "gold_records, topic t, partition 0, offset 2")]

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.contracts.contract import Column, Contract
-from lakehouse.contracts.gold import gold_latest
+from lakehouse.contracts.gold import of_records
 from lakehouse.contracts.silver import WATERMARKS, silver_records
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.table import Lakehouse
@@ -101,7 +101,7 @@ def test_an_unanswered_query_says_the_way_out(query: str, code: int, said: str, 
     ],
 )
 def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
-    write_rows(Path(str(lakehouse.root)), gold_latest(), [{"topic": "incidents", "sequence": 7}])
+    write_rows(Path(str(lakehouse.root)), of_records(name="gold_latest"), [{"topic": "incidents", "sequence": 7}])
     assert rows(lakehouse.root, query)
 
 
