@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CUTOVERS, DUPLICATE, IN_ORDER, RELEASED, RETIRE
+from lakehouse.contracts.silver import ACCEPTED, CUTOVERS, DUPLICATE, IN_ORDER, PLACE, RELEASED, RETIRE
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-PLACE = ("topic", "partition", "offset")
 _SAID = ("decision", "producer", "epoch", "sequence")
 NOTHING = "nothing"
 

@@ -27,7 +27,7 @@ from pipelines.operate import erasure
 from silver.decide import kernel
 from silver.extract import one_record
 from silver.load import planner
-from silver.model import SEGMENT, Segment
+from silver.model import SEGMENT
 from silver.rules import Reading, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermarks
@@ -125,14 +125,12 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
 
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
-    stream = ("t", 0, None)
-    late = {**dict(zip(silver.STREAM, stream, strict=True)), "epoch": 0, "class": silver.LATE, "records": 1}
+    late = {"topic": "t", "partition": 0, "epoch": 0, "class": silver.LATE, "records": 1}
+    late |= {"jumps_forward": 0, "jumps_backward": 0}
     spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
     found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
     records, out = planner.late_places(found, rules).num_rows, planner.rejects_of(found, 1, rules)
-    loads: dict[silver.Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
-    loads[stream].add(Segment(stream, 0, silver.LATE, None, 1, 2, 1, 2, 2))
-    [row] = ledger.rows(loads, Watermarks({}), {}, rules)
+    [row] = ledger.rows(ledger.stream_loads(found, {}, Watermarks({})), Watermarks({}), {}, rules)
     assert records + sum(out["records"].to_pylist()) == 2, policy
     assert row["late_accepted"] == records, policy
     return records, out["state"].to_pylist()

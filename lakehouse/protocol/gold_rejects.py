@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.gold import REJECTS, STREAM_HEALTH
-from lakehouse.contracts.silver import RELEASED
+from lakehouse.contracts.silver import PLACE, RELEASED
 from lakehouse.delta import small_tables
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.gate import GateRun
     from lakehouse.delta.small_tables import From, Row
     from lakehouse.run.context import Run
-
-PLACE = ("topic", "partition", "offset")
-"""The columns that identify a record."""
 
 
 def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:

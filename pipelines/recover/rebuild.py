@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import REBUILD
+from lakehouse.contracts.silver import PLACE, REBUILD
 from lakehouse.delta import small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
@@ -150,7 +150,7 @@ def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
     delta.overwrite(replay.changed_decisions(_live(work, tables), tables), table)
     found = work.read(work.shadow, CHANGES)
     counted = found.groupBy("before", "after").agg(F.count(F.lit(1)).alias("records")).orderBy(F.desc("records"), "before")
-    samples = found.orderBy(*replay.PLACE).limit(_SHOWN)
+    samples = found.orderBy(*PLACE).limit(_SHOWN)
     records = work.read(work.shadow, SILVER_LOADS).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
     return {
         "records": records,

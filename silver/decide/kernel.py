@@ -25,7 +25,7 @@ from silver.model import SEGMENT, SETTLED, tuples_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
@@ -148,7 +148,7 @@ class Decision:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.continued: dict[tuple[str, int], int] = {}
+        self.continued: dict[Partition, int] = {}
         self._positions: dict[Stream, Position] = {}
 
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.silver import TOMBSTONE
+from lakehouse.contracts.silver import PLACE, TOMBSTONE, Partition
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.small_tables import FEW, Limits
 from lakehouse.errors import TableStateError
@@ -27,7 +27,7 @@ from lakehouse.spark import frames
 from lakehouse.spark.pruning import any_of, at
 from lakehouse.table import BRONZE_RECORDS, Table
 from silver.extract.columns import NARROW
-from silver.state.plan import BronzeRange, Partition
+from silver.state.plan import BronzeRange
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def arrivals(
 
 def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
     records = records if topics is None else records.where(is_of_topics(topics))
-    compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
+    compared = records.select(*PLACE).join(F.broadcast(decided), on=["topic", "partition"], how="left")
     is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))
     counts = (F.count(F.lit(1)).alias("records"), F.count_if(is_replay).alias("replayed"))
     return compared.groupBy("topic", "partition").agg(*counts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, SKIPPED, STREAM, SUSPECT, stream_of
+from lakehouse.contracts import silver as contract
+from lakehouse.contracts.silver import PARTITION, PLACE, STREAM, stream_of
 from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
 from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
 from lakehouse.spark import bitmaps
@@ -24,15 +24,15 @@ from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
 from silver.extract.payload import with_schemas
 from silver.load import bronze_range, growth
-from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, Segment, rows_of, streams_of, tuples_of
+from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, rows_of, streams_of
 from silver.rules import Rules
 from silver.state import ledger
-from silver.state.plan import BronzeRange, Partition, Plan
+from silver.state.plan import BronzeRange, Plan
 from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.content_hash import comparable
 from silver.suspects.known_records import KnownRecords
 from silver.suspects.moved import Moved
-from silver.suspects.resolve import PLACE, Suspects
+from silver.suspects.resolve import Suspects
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from silver.load.recover import Recovered
 
 CurrentRules = Callable[[Rules], Rules]
-_OF_MANY = pa.array([DUPLICATE, REPLAY, SUSPECT])
+_OF_MANY = pa.array([contract.DUPLICATE, contract.REPLAY, contract.SUSPECT])
 """The classes whose segments may be blocks of several records."""
 
 
@@ -125,10 +125,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
     else:
         chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
     found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
-    decided_records = Counter[Partition]()
-    for segment in found.segments:
-        decided_records[segment.stream[:2]] += segment.records
-    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
+    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, ledger.records_of(found.segments))
     loads = ledger.stream_loads(found.segments, arrivals, streams.watermarks)
     for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
         skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
@@ -151,7 +148,7 @@ class Found(NamedTuple):
     `offsets` has `out`, `late` and `replayed` of `silver.state.plan.Plan`, each only if not empty.
     """
 
-    segments: list[Segment]
+    segments: pa.Table
     gaps: pa.Table
     rejects: pa.Table
     offsets: dict[str, pa.Table]
@@ -198,9 +195,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
             rejects.append(on_disk(rejects_of(complete, load_seq, rules)))
     rejects.append(rejects_of(whole.rest, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
-    merged = tuples_of(summed(pa.concat_tables(sums)), SEGMENT.names)
-    per_stream = [Segment((topic, partition, producer), *others) for topic, partition, producer, *others, _ in merged]
-    return Found(per_stream, pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
+    return Found(summed(pa.concat_tables(sums)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
 
 
 def summed(found: pa.Table) -> pa.Table:
@@ -231,10 +226,10 @@ class Whole:
             self.rest = found
             return before
         stream, place = (
-            row_codes(pa.concat_tables([before.select(names), found.select(names)]), names) for names in (STREAM, STREAM[:2])
+            row_codes(pa.concat_tables([before.select(names), found.select(names)]), names) for names in (STREAM, PARTITION)
         )
         of, met, last = stream[: len(before)], stream[len(before) :], np.full(int(stream.max()) + 1, NONE)
-        ends = np.where(pc.equal(before["class"], ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
+        ends = np.where(pc.equal(before["class"], contract.ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
         np.maximum.at(last, of, ends)
         is_last = (ends == last[of]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
         is_continued = is_last & np.isin(of, met[goes_on])
@@ -252,16 +247,16 @@ def late_places(found: pa.Table, rules: Rules) -> pa.Table:
 
 def _is_late(found: pa.Table, rules: Rules, outcome: LateOutcome) -> pa.Array:
     topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if LATE_OUTCOMES[rules.policy(topic).late] == outcome]
-    return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
+    return pc.and_(pc.equal(found["class"], contract.LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
 
 
 def rejects_of(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """Return the segments kept out of Silver, as rows of `silver_rejects`."""
-    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "kept"))
+    is_kept = pc.or_(pc.is_in(found["class"], pa.array([contract.ACCEPTED, contract.REPLAY])), _is_late(found, rules, "kept"))
     out = found.filter(pc.invert(is_kept))
-    is_skipped = pc.is_in(out["reason"], pa.array([*SKIPPED]))
-    is_decided_away = reduce(pc.or_, [pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "discarded"), is_skipped])
-    state = pc.if_else(is_decided_away, DISCARDED, HELD)
+    is_skipped = pc.is_in(out["reason"], pa.array([*contract.SKIPPED]))
+    is_settled = reduce(pc.or_, [pc.equal(out["class"], contract.DUPLICATE), _is_late(out, rules, "discarded"), is_skipped])
+    state = pc.if_else(is_settled, contract.DISCARDED, contract.HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}
     numbers = {
         "load_seq": pa.repeat(pa.scalar(load_seq, pa.int64()), len(out)),

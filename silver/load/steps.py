@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, HELD, IN_ORDER, KEPT, LATE, LOADS, REJECTS, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, HELD, IN_ORDER, KEPT, LATE, LOADS, PLACE, REJECTS, REPLAY, STREAM
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ClaimStuckError, TableStateError, headline
-from lakehouse.protocol import cutover_fence, gold_rejects
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import bitmaps, frames, pruning, storage_errors
 from lakehouse.table import BRONZE_RECORDS, GOLD_REJECTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.plan import Plan
 
-_PLACE = ["topic", "partition", "offset"]
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 """The columns for the offset and sequence of a single-record reject, and their names in Silver."""
 _SETTLED = "tidemark_settled"
@@ -153,7 +152,7 @@ def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Return the range's accepted records, and late ones if the policy accepts them. Only replays shuffle wide rows."""
     records = bronze_range.read(spark, run, planned.range)
     if planned.replayed is not None:
-        twice = bitmaps.join(spark, records, planned.replayed, "left_semi").dropDuplicates(_PLACE)
+        twice = bitmaps.join(spark, records, planned.replayed, "left_semi").dropDuplicates(list(PLACE))
         records = bitmaps.join(spark, records, planned.replayed, "left_anti").unionByName(twice)
     rows = planned.watermarks.in_declared_epochs(sequenced(records, planned.rules.of_sequences))
     if planned.out is not None:
@@ -176,10 +175,10 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Return the records to release, under the stream and sequence of their decision; TableStateError if Bronze lacks one."""
     places = frames.of_arrow(spark, planned.settled.rows.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
     near = from_bytes(latest_bronze(spark, run).where(pruning.offset_filter(planned.settled.rows)))
-    found = near.join(F.broadcast(places.withColumnsRenamed(_NUMBERS)), on=_PLACE, how="inner")
+    found = near.join(F.broadcast(places.withColumnsRenamed(_NUMBERS)), on=list(PLACE), how="inner")
     rules = with_schemas(spark, run, found, planned.rules) if planned.rules.decodes else planned.rules
     rows = _completed(found.withColumn("arrival", F.lit(LATE)), planned, rules)
-    counted = rows.select(*_PLACE).agg(F.count(F.lit(1)), F.count_distinct(*_PLACE)).collect()[0]
+    counted = rows.select(*PLACE).agg(F.count(F.lit(1)), F.count_distinct(*PLACE)).collect()[0]
     if counted[1] != planned.settled.rows.num_rows:
         raise TableStateError(
             "Bronze lacks records of this release.",
@@ -188,7 +187,7 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
             expected=f"{planned.settled.rows.num_rows}, as silver_rejects names them",
             next_step="Something other than Tidemark changed Bronze: restore it. The next run then finishes the claimed load.",
         )
-    return rows if counted[0] == counted[1] else rows.dropDuplicates(_PLACE)  # Bronze holds some twice
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(list(PLACE))  # Bronze holds some twice
 
 
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -198,7 +197,7 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     places = planned.settled.rows.select(["topic", "partition", "first_offset", "load_seq"])
     _mark_settled(spark, run, planned, SILVER_REJECTS, places)
-    in_gold = planned.settled.in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"])
+    in_gold = planned.settled.in_gold.select([*PLACE, "gate_run_id", "load_seq"])
     _mark_settled(spark, run, planned, GOLD_REJECTS, in_gold)
     settled = planned.settled.rows.num_rows + planned.settled.in_gold.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)

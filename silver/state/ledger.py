@@ -5,7 +5,6 @@ The claim is the write-ahead log: it is committed before anything else of the lo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY, Ordinal, Stream
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, PARTITION, RECORDS, REPLAY, STREAM, stream_of
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.policies import LATE_OUTCOMES
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver.model import Range, Segment, by_name
+from silver.model import Range, by_name, rows_of, tuples_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import Partition
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
@@ -63,24 +64,23 @@ class StreamLoad:
     erased: int = 0
     declared_epoch: int | None = None
 
-    def add(self, segment: Segment) -> None:
-        """Add a segment of the stream; accepted ones must come in ascending order of epoch."""
-        self.counts[segment.kind] += segment.records
-        self.last_offset = max(self.last_offset, segment.last_offset)
-        self.jumps_forward += segment.jumps_forward
-        self.jumps_backward += segment.jumps_backward
-        epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
-        if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
-            known = self.ordinal
+    def add(self, segment: Row) -> None:
+        """Add a row of `silver.model.SEGMENT`; accepted ones must come in ascending order of epoch."""
+        self.counts[segment["class"]] += segment["records"]
+        self.last_offset = max(self.last_offset, segment["last_offset"])
+        self.jumps_forward += segment["jumps_forward"]
+        self.jumps_backward += segment["jumps_backward"]
+        if segment["class"] == ACCEPTED:
+            known, epoch, first, last = self.ordinal, segment["epoch"], segment["first_sequence"], segment["last_sequence"]
             below = known[1] if known is not None and known[0] == epoch else first - 1
-            missing = last - below - segment.records
+            missing = last - below - segment["records"]
             if missing < 0 or (known is not None and (epoch, first) <= known):
-                topic, partition, producer = segment.stream
+                topic, partition, producer = stream_of(segment)
                 above = "" if known is None else f", above (epoch, sequence) {known}"
                 raise ConservationError(
                     "More records of a stream were accepted than it has sequences; nothing was written.",
                     where=f"topic {topic}, partition {partition}, producer {producer!r}",
-                    observed=f"{segment.records} records accepted, of epoch {epoch} and sequences {first} to {last}",
+                    observed=f"{segment['records']} records accepted, of epoch {epoch} and sequences {first} to {last}",
                     expected=f"each sequence once{above}",
                     next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. "
                     "Bronze holds the records.",
@@ -89,27 +89,30 @@ class StreamLoad:
             self.ordinal = (epoch, last)
 
 
-def stream_loads(
-    segments: Iterable[Segment], arrivals: Mapping[Partition, Arrived], watermarks: Watermarks
-) -> dict[Stream, StreamLoad]:
-    """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
+def records_of(segments: pa.Table) -> dict[Partition, int]:
+    """Return the number of decided records of each partition."""
+    summed = segments.group_by(list(PARTITION)).aggregate([("records", "sum")])
+    return {(topic, partition): records for topic, partition, records in tuples_of(summed, summed.column_names)}
+
+
+def stream_loads(segments: pa.Table, arrivals: Mapping[Partition, Arrived], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Sum up rows of `silver.model.SEGMENT` per stream. Replays count in the partition's own row, whose producer is null.
 
     ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
-    counted: Counter[Partition] = Counter()
-    for segment in sorted(segments, key=lambda segment: segment.epoch or 0):
-        topic, partition, producer = segment.stream
-        stream = (topic, partition, None if segment.kind == REPLAY else producer)
+    counted = records_of(segments)
+    for segment in rows_of(segments.sort_by("epoch")):
+        topic, partition, producer = stream_of(segment)
+        stream = (topic, partition, None if segment["class"] == REPLAY else producer)
         loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
-        counted[topic, partition] += segment.records
     for place, (records, replayed) in arrivals.items():
         if replayed:
             load = loads.setdefault((*place, None), StreamLoad(known.get((*place, None))))
             load.counts[REPLAY] += replayed
             load.last_offset = max(load.last_offset, watermarks.last_offsets[place])
-        if (classes := counted[place] + replayed) != records:
+        if (classes := counted.get(place, 0) + replayed) != records:
             raise ConservationError(
                 "The classes do not add up to the records that Bronze holds; nothing was written.",
                 where=f"topic {place[0]}, partition {place[1]}",
@@ -129,7 +132,7 @@ def rows(
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [
         {
-            **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
+            **dict(zip(STREAM, stream, strict=True)),
             **claim,
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),

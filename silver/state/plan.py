@@ -16,11 +16,10 @@ from silver.model import REJECT
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakehouse.contracts.silver import Partition
     from silver.rules import Rules
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True)

@@ -19,22 +19,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STREAM
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, PLACE, STREAM
 from lakehouse.spark import bitmaps, frames, pruning
 from silver.columns import NONE, codes, filled, on_disk, row_codes
 from silver.extract.columns import erased_columns
 from silver.model import LIMITS, SETTLED, Limits, tuples_of
 from silver.suspects.compare import ERASED, KEY
 from silver.suspects.content_hash import content_sha256
-from silver.suspects.resolve import PLACE, are_below, are_up_to, contents_of, of_keys, with_content
+from silver.suspects.resolve import are_below, are_up_to, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from silver.columns import Flags, Numbers
     from silver.rules import Rules
-    from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
     from silver.suspects.known_records import KnownRecords
 

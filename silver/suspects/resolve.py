@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, STREAM, SUSPECT, Ordinal, Stream
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, PLACE, STREAM, SUSPECT, Ordinal, Partition, Stream
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
@@ -29,10 +29,8 @@ from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
     from silver.decide.kernel import Decided
-    from silver.state.plan import Partition
     from silver.suspects.known_records import KnownRecords
 
-PLACE = ("topic", "partition", "offset")
 _SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
 

@@ -5,8 +5,24 @@ from itertools import groupby
 from typing import NamedTuple
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, SUSPECT, Ordinal, Stream
-from silver.model import Range, Segment
+from silver.model import Range
 from silver.rules import Rules
+
+
+class Segment(NamedTuple):
+    """A row of `silver.model.SEGMENT`, without the hash."""
+
+    stream: Stream
+    epoch: int | None
+    kind: str
+    reason: str | None
+    first_offset: int
+    last_offset: int
+    first_sequence: int | None
+    last_sequence: int | None
+    records: int = 1
+    jumps_forward: int = 0
+    jumps_backward: int = 0
 
 
 class Arrival(NamedTuple):

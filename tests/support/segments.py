@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakehouse.contracts.silver import stream_of
-from silver.model import SPAN, Segment
-from tests.support.fold import Arrival
+from silver.model import SPAN
+from tests.support.fold import Arrival, Segment
 from tests.support.reference import Place, Seen
 
 KEYS = pa.schema(
