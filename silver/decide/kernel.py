@@ -40,7 +40,7 @@ class Position(NamedTuple):
     """The state of a stream before its next record: its watermark, and its previous records; -1 for a missing value.
 
     `before_epoch` and `before_sequence` are of the previous record that is neither a replay nor invalid, else of the watermark.
-    `last_offset` and `last_kind` (a class as an index of this module) are of the previous record of any class.
+    `last_offset` is of the previous record of any class.
     """
 
     epoch: int = NONE
@@ -48,7 +48,6 @@ class Position(NamedTuple):
     before_epoch: int = NONE
     before_sequence: int = NONE
     last_offset: int = NONE
-    last_kind: int = NONE
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ class Decided:
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects, or of duplicates, of an epoch whose sequences rise. `goes_on` is whether it continues the
-            last block of its stream in the previous chunk.
+            suspects, or of duplicates, of an epoch whose sequences rise.
         gaps: Stream, epoch, first and last sequence that accepted records of contiguous topics skip, in offset order.
         suspects: Key and offset of each, the first offset of its block, and `is_older`: its epoch is below its stream's.
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
@@ -126,12 +124,11 @@ def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapp
     backward[counted] = is_same & (sequence < last_sequence)
 
     found = _Classified(rows, kind, forward, backward)
-    goes_on = found.goes_on(is_first, known)
-    is_start = is_first | ~goes_on
+    is_start = is_first | ~found.goes_on()
     accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
     by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
     return Decided(
-        pa.concat_tables([found.segments(accepted, by_epoch, goes_on), found.segments(others, is_start[others], goes_on)]),
+        pa.concat_tables([found.segments(accepted, by_epoch), found.segments(others, is_start[others])]),
         found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
         *found.suspects(is_start, is_older),
         found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
@@ -246,11 +243,10 @@ class _Classified(NamedTuple):
     forward: Numbers
     backward: Numbers
 
-    def goes_on(self, is_first: Flags, known: Mapping[str, Numbers]) -> Flags:
-        """Whether each record continues the block of the previous record."""
+    def goes_on(self) -> Flags:
+        """Whether each record continues the block of the previous record, if that is of the same stream."""
         rows, kind = self.rows, self.kind
-        pairs = ((known["last_kind"], kind), (known["before_epoch"], rows.epoch), (known["before_sequence"], rows.sequence))
-        last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
+        last_kind, epoch, sequence = map(before_of, (kind, rows.epoch, rows.sequence))
         rises = ((kind == _SUSPECT) | (kind == _DUPLICATE)) & (rows.epoch == epoch) & (rows.sequence > sequence)
         found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
         return found
@@ -288,7 +284,7 @@ class _Classified(NamedTuple):
         """Return the position of each stream after its last record."""
         rows = self.rows
         last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
-        found = {"last_offset": rows.offset[last], "last_kind": self.kind[last].astype(np.int64)}
+        found = {"last_offset": rows.offset[last]}
         accepted = counted[self.kind[counted] == _ACCEPTED]
         for names, those in ((("epoch", "sequence"), accepted), (("before_epoch", "before_sequence"), counted)):
             for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
@@ -297,7 +293,7 @@ class _Classified(NamedTuple):
         columns = (found[name].tolist() for name in Position._fields)
         return dict(zip(streams, map(Position, *columns), strict=True))
 
-    def segments(self, those: Numbers, starts: Flags, goes_on: Flags) -> pa.Table:
+    def segments(self, those: Numbers, starts: Flags) -> pa.Table:
         """Return a segment per group of some records. `starts` marks the first record of each group, among those."""
         starting = np.flatnonzero(starts)
         lasts = lasts_of(starting, len(those))
@@ -319,7 +315,7 @@ class _Classified(NamedTuple):
             "jumps_backward": np.add.reduceat(self.backward[those], starting),
             "content_sha256": pa.nulls(len(first)),
         }
-        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on[first]))
+        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT)
 
 
 def sort_keys(keys: pa.Table) -> Rows:

@@ -1,33 +1,37 @@
-"""The planner: pins a Bronze range and decides it; writes nothing. Every way to run a load uses it."""
+"""The planner: pins a Bronze range, completes the rules and decides the range. Writes nothing. Every load uses it."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from lakehouse.contracts import silver as contract
-from lakehouse.contracts.silver import PARTITION, PLACE, STREAM, stream_of
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.silver import PLACE, STREAM, silver_records, stream_of
+from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
 from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
 from lakehouse.spark import bitmaps
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import model
-from silver.columns import NONE, on_disk, row_codes, share
+from silver.columns import on_disk, share
 from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
 from silver.extract.payload import with_schemas
-from silver.load import bronze_range, growth
+from silver.load import bronze_range
 from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, rows_of, streams_of
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.plan import BronzeRange, Plan
+from silver.state.tables import before_load
 from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.content_hash import comparable
 from silver.suspects.known_records import KnownRecords
@@ -37,14 +41,16 @@ from silver.suspects.resolve import Suspects
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Ordinal
     from lakehouse.delta.small_tables import Row
     from lakehouse.delta.tables import Prefetch
     from lakehouse.run.context import Run
+    from lakehouse.settings.policies import Numbering
     from silver.load.recover import Recovered
 
 CurrentRules = Callable[[Rules], Rules]
-_OF_MANY = pa.array([contract.DUPLICATE, contract.REPLAY, contract.SUSPECT])
-"""The classes whose segments may be blocks of several records."""
+_MOST_NUMBERS = 1_000
+_NOTHING = (0, -1)  # the mark of a topic without watermarks, below every sequence
 
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
@@ -72,7 +78,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     if pinned.counted == 0:
         return None
     pinned_rules = current(rules) if current is not None else rules
-    pinned_rules = growth.complete_rules(spark, run, pinned_rules, recovered, pinned)
+    pinned_rules = complete_rules(spark, run, pinned_rules, recovered, pinned)
     versions = (pinned.after_version, pinned.to_version)
     claim = ledger.shared_columns(run, pinned_rules, versions, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
@@ -143,7 +149,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
 
 
 class Found(NamedTuple):
-    """Decided records: merged segments, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
+    """Decided records: segments as `summed`, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
 
     `offsets` has `out`, `late` and `replayed` of `silver.state.plan.Plan`, each only if not empty.
     """
@@ -168,7 +174,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     After each chunk of key columns the driver keeps only a few bits per record kept out, and the chunk's rejects on disk.
     `resolve` returns the watermarks for a chunk. `records` are read, and `known` is called, only if there are suspects.
     """
-    decided, whole, watermarks = Decision(rules), Whole(), Watermarks({})
+    decided, watermarks = Decision(rules), Watermarks({})
 
     # A stream with a declared epoch always has a row here, see `silver.requests.planner`.
     def extracted() -> DataFrame:
@@ -177,7 +183,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     compared = comparable(records, rules)
     suspects = Suspects(compared, extracted, known)
     moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
-    sums, gaps, rejects = [whole.rest], list[pa.Table](), list[pa.Table]()
+    sums, gaps, rejects = list[pa.Table](), list[pa.Table](), list[pa.Table]()
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(bronze_range.with_tombstones(chunk, rules) for chunk in chunks):
         watermarks = resolve(keys)
@@ -191,9 +197,9 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
             offsets[name] += [bitmaps.blocks(places)] if places.num_rows else []
         sums.append(summed(segments))
         gaps.append(chunk.gaps)
-        if (complete := whole.add(segments)).num_rows:
-            rejects.append(on_disk(rejects_of(complete, load_seq, rules)))
-    rejects.append(rejects_of(whole.rest, load_seq, rules))
+        if rejects:
+            rejects[-1] = on_disk(rejects[-1])
+        rejects.append(rejects_of(segments, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
     return Found(summed(pa.concat_tables(sums)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
 
@@ -207,36 +213,6 @@ def summed(found: pa.Table) -> pa.Table:
     for name in ("reason", "content_sha256"):
         named = named.append_column(name, pa.nulls(len(named)))
     return named.select(SEGMENT.names).cast(SEGMENT)
-
-
-class Whole:
-    """Joins the segments of all chunks. The result equals a decision in one chunk.
-
-    `rest` are the segments that the next chunk may continue: those of the last chunk, and of other streams in its partition.
-    """
-
-    def __init__(self) -> None:
-        self.rest = SEGMENT.empty_table()
-
-    def add(self, found: pa.Table) -> pa.Table:
-        """Add the segments of the next chunk, see `silver.decide.kernel.Decided`. Return those that no later chunk extends."""
-        before, goes_on = self.rest, found["goes_on"].to_numpy()
-        found = found.select(SEGMENT.names)
-        if not before.num_rows:
-            self.rest = found
-            return before
-        stream, place = (
-            row_codes(pa.concat_tables([before.select(names), found.select(names)]), names) for names in (STREAM, PARTITION)
-        )
-        of, met, last = stream[: len(before)], stream[len(before) :], np.full(int(stream.max()) + 1, NONE)
-        ends = np.where(pc.equal(before["class"], contract.ACCEPTED).to_numpy(), NONE, before["last_offset"].to_numpy())
-        np.maximum.at(last, of, ends)
-        is_last = (ends == last[of]) & pc.is_in(before["class"], _OF_MANY).to_numpy()
-        is_continued = is_last & np.isin(of, met[goes_on])
-        waits = is_last & ~np.isin(of, met) & np.isin(place[: len(before)], place[len(before) :])
-        joined = summed(pa.concat_tables([before.filter(pa.array(is_continued)), found.filter(pa.array(goes_on))]))
-        self.rest = pa.concat_tables([joined, found.filter(pa.array(~goes_on)), before.filter(pa.array(waits))])
-        return before.filter(pa.array(~(is_continued | waits)))
 
 
 def late_places(found: pa.Table, rules: Rules) -> pa.Table:
@@ -292,3 +268,71 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
             raise
     run.report.event("silver.versions_gone", **versions)
     return decide(bronze_range.by_offset(**versions, above=above, rows=rows))
+
+
+def complete_rules(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, pinned: BronzeRange) -> Rules:
+    """Return the rules of the next load, from those of the config.
+
+    Their `grown` must be read after the range was pinned. It has the number of partitions and the configured numbering, if any.
+    `is_last` says whether Bronze has read all records from before the producers knew the new partitions.
+    """
+    kept = rules.keeping(recovered.rules)
+    before = dict(kept.grown)
+    grown = dict(before)
+    for topic, own in rules.grown:
+        each = before.get(topic)
+        if each is None or each.partitions != own.partitions:
+            each = replace(own, numbering=own.numbering or (each.numbering if each else None))
+        elif each.is_last:
+            each = replace(each, mark=_highest(spark, run, topic))
+        is_decided = rules.decided_topics is None or plain_topic(topic) in rules.decided_topics
+        is_last = each.mark is None and own.is_last and is_decided and not pinned.is_cut
+        if is_last:  # and only if no commit of Bronze came since
+            is_last = tables.version(spark, run.table(BRONZE_RECORDS)) == pinned.to_version
+        if each.numbering is None and each.mark is None:
+            each = replace(each, numbering=_numbering(spark, run, rules, topic, recovered.watermarks))
+        grown[topic] = replace(each, is_last=is_last)
+    return replace(kept, grown=tuple(sorted(grown.items())))
+
+
+def report_growth(run: Run, rules: Rules, before: Rules | None) -> None:
+    """Report the topics that got partitions since an earlier load, and how their records are compared."""
+    known = {topic: (each.partitions, each.numbering) for topic, each in before.grown} if before else {}
+    for topic, each in rules.grown:
+        if known.get(topic) != (each.partitions, each.numbering):
+            run.report.event("silver.partitions_added", topic=topic, **each.shown)
+
+
+def _highest(spark: SparkSession, run: Run, topic: str) -> Ordinal:
+    """Return the highest watermark a topic ever had, from the ledger: the watermark table has no retired streams."""
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("topic") == topic)
+    epoch, sequence = loads.agg(F.max(F.struct("epoch_after", "high_watermark_after"))).collect()[0][0] or _NOTHING
+    return _NOTHING if epoch is None else (epoch, sequence)
+
+
+def _numbering(spark: SparkSession, run: Run, rules: Rules, topic: str, watermarks: Watermarks) -> Numbering | None:
+    """Infer the numbering of a topic from its records in Silver, as docs/rule.md says; None if they are not conclusive."""
+    own = rules.of_topic(topic)
+    if own.sequence.form == "offset":
+        return "per_partition"
+    by_producer: defaultdict[str | None, dict[int, Ordinal]] = defaultdict(dict)
+    for (name, partition, producer), ordinal in watermarks.ordinals.items():
+        if name == topic:
+            by_producer[producer][partition] = ordinal
+    several = [(min(marks.values()), producer) for producer, marks in by_producer.items() if len(marks) > 1]
+    unknown: Numbering | None = "per_topic" if own.producer else None
+    if not several:
+        return unknown
+    lowest, producer = max(several, key=lambda each: each[0])
+    partition = next(each for each, ordinal in by_producer[producer].items() if ordinal == lowest)
+    silver = before_load(spark, run, silver_records(), watermarks.load_seq + 1)
+    of_producer = F.col("producer").eqNullSafe(F.lit(producer)) & (F.col("topic") == topic) & (F.col("epoch") == lowest[0])
+    sequences = silver.where(of_producer).select("partition", "sequence")
+    in_partition = F.col("partition") == partition
+    highest = sequences.where(in_partition).orderBy(F.desc("sequence")).limit(_MOST_NUMBERS).select("sequence").toArrow()
+    numbers = highest["sequence"].to_pylist()
+    if not numbers:
+        return unknown
+    others = sequences.where(~in_partition & F.col("sequence").between(numbers[-1], numbers[0]))
+    near, same = others.agg(F.count(F.lit(1)), F.count_if(F.col("sequence").isin(numbers))).collect()[0]
+    return "per_partition" if same else "per_topic" if near else unknown

@@ -25,8 +25,8 @@ from lakehouse.spark import bitmaps, frames, pruning, storage_errors
 from lakehouse.table import BRONZE_RECORDS, GOLD_REJECTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import decoded, with_schemas
-from silver.load import breaker, bronze_range, cutover, growth, recover
-from silver.load.planner import CurrentRules, plan, replan_range
+from silver.load import breaker, bronze_range, cutover, recover
+from silver.load.planner import CurrentRules, plan, replan_range, report_growth
 from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER, Recovered
 from silver.model import NO_LIMITS, LoadLimits
 from silver.requests import erase_key, planner
@@ -82,7 +82,7 @@ def load_once(
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
         breaker.require_closed(spark, run, planned, limits.shares)
         claim(spark, run, planned)
-        growth.report(run, planned.rules, recovered.rules)
+        report_growth(run, planned.rules, recovered.rules)
         apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=False)
 

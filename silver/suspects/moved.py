@@ -133,7 +133,7 @@ class Moved:
         for keys in chunks:
             nth, topics = codes(keys["topic"])
             turns = np.array([len(self._earlier.get(topic, ())) for topic in topics.to_pylist()], np.int64)[nth]
-            for turn in np.unique(turns).tolist():
+            for turn in np.unique(turns).tolist() or [0]:  # a range may hold replays only
                 part = keys if len(topics) == 1 else keys.filter(pa.array(turns == turn))
                 if turn:
                     waiting.setdefault(turn, []).append(on_disk(part.unify_dictionaries()))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, PLACE, STREAM, SUSPECT, Ordinal, Partition, Stream
+from lakehouse.contracts.silver import COLLISION, JUMP, PLACE, STREAM, SUSPECT, Ordinal, Partition, Stream
 from lakehouse.spark import bitmaps, frames, pruning
 from lakehouse.spark.pruning import any_of, at
 from silver import model
@@ -160,14 +160,12 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
-    """Convert classified suspects to segments. The jump counts and `goes_on` of a block stay with its first part."""
+    """Convert classified suspects to segments. The jump counts of a block stay with its first part."""
     names = [*STREAM, "first_offset"]
     schema = pa.schema([SEGMENT.field(name) for name in names])
     place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
-    for name in ("jumps_forward", "jumps_backward", "goes_on"):
+    for name in ("jumps_forward", "jumps_backward"):
         of_first = np.zeros(int(place.max(initial=0)) + 1, np.int64)
         of_first[place[: len(blocks)]] = blocks[name].to_numpy()
         rows = rows.append_column(name, pa.array(of_first[place[len(blocks) :]]))
-    goes_on = pc.and_(rows["goes_on"].cast(pa.bool_()), pc.equal(rows["class"], DUPLICATE))
-    segments = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
-    return segments.append_column("goes_on", goes_on)
+    return rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)

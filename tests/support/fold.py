@@ -1,7 +1,6 @@
 """The sequential decision: docs/rule.md as a fold over each stream, record by record. It is the reference of the kernel."""
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, SUSPECT, Ordinal, Stream
@@ -35,19 +34,24 @@ class Arrival(NamedTuple):
 
 
 def fold(
-    records: Iterable[Arrival], watermarks: Mapping[Stream, Ordinal], rules: Rules
+    chunks: Iterable[Iterable[Arrival]], watermarks: Mapping[Stream, Ordinal], rules: Rules
 ) -> tuple[list[Segment], dict[Stream, list[Range]]]:
-    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips."""
-    segments, gaps = list[Segment](), dict[Stream, list[Range]]()
-    for stream, of_stream in groupby(records, key=lambda record: record.stream):
-        older = SUSPECT if rules.compares_epochs else FENCED
-        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
-        for record in of_stream:
-            folding.take(record)
-        segments += [*folding.blocks, *folding.accepted.values()]
-        if folding.gaps:
-            gaps[stream] = folding.gaps
-    return segments, gaps
+    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips.
+
+    A block ends with its chunk. The records of a stream come in the order of their offsets.
+    """
+    older = SUSPECT if rules.compares_epochs else FENCED
+    streams: dict[Stream, _Stream] = {}
+    for chunk in chunks:
+        for each in streams.values():
+            each.is_open = False
+        for record in chunk:
+            stream = record.stream
+            if stream not in streams:
+                streams[stream] = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
+            streams[stream].take(record)
+    segments = [segment for each in streams.values() for segment in (*each.blocks, *each.accepted.values())]
+    return segments, {stream: each.gaps for stream, each in streams.items() if each.gaps}
 
 
 class _Stream:
