@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
 
 Row = dict[str, Any]
 

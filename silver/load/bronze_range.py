@@ -27,7 +27,7 @@ from lakehouse.spark import frames
 from lakehouse.spark.pruning import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
-from silver.state.plan import BronzeRange
+from silver.state.ledger import BronzeRange
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from silver.load import bronze_range
 from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, rows_of, streams_of
 from silver.rules import Rules
 from silver.state import ledger
-from silver.state.plan import BronzeRange, Plan
+from silver.state.ledger import BronzeRange, Plan
 from silver.state.tables import before_load
 from silver.state.watermarks import Streams, Watermarks
 from silver.suspects.content_hash import comparable
@@ -151,7 +151,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
 class Found(NamedTuple):
     """Decided records: segments as `summed`, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
 
-    `offsets` has `out`, `late` and `replayed` of `silver.state.plan.Plan`, each only if not empty.
+    `offsets` has `out`, `late` and `replayed` of `silver.state.ledger.Plan`, each only if not empty.
     """
 
     segments: pa.Table

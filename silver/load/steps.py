@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
 
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 """The columns for the offset and sequence of a single-record reject, and their names in Silver."""

@@ -25,7 +25,7 @@ from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
     from silver.state.request import Erase
     from silver.state.watermarks import Watermarks
 

@@ -1,28 +1,31 @@
-"""The ledger: sums up segments as rows, one per stream that a load touches, and commits a load's rows as its claim.
+"""The plan of a load, and the ledger: a row per stream that the load touches. The commit of the rows is the load's claim.
 
 The claim is the write-ahead log: it is committed before anything else of the load. Sums are Python's unbounded integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, PARTITION, RECORDS, REPLAY, STREAM, stream_of
+from lakehouse.contracts import silver as contract
+from lakehouse.contracts.silver import CLASSES, STREAM, stream_of
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
+from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.policies import LATE_OUTCOMES
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver.model import Range, by_name, rows_of, tuples_of
+from silver.model import REJECT, Range, by_name, rows_of, tuples_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +46,73 @@ _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "j
 _MOST_RANGES = 1_000
 Arrived = tuple[int, int]
 """A partition's records in a Bronze range, and how many of them are at or below its last decided offset."""
+
+
+@dataclass(frozen=True)
+class BronzeRange:
+    """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
+
+    `appended` counts the records that the versions added, by their commits; None if a commit does not say. `up_to` has the last
+    offset of each partition if the versions can no longer be read. `joined` are topics that the previous load did not decide;
+    the versions do not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
+    """
+
+    after_version: int
+    to_version: int
+    above: Mapping[Partition, int]
+    appended: int | None
+    up_to: Mapping[Partition, int] | None = None
+    topics: Sequence[str] | None = None
+    joined: Collection[str] = ()
+    is_cut: bool = False
+    is_current: bool = False
+
+    @property
+    def counted(self) -> int | None:
+        """The number of the range's records, including those already decided; None if unknown."""
+        return None if self.joined else self.appended
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The earlier rows of `silver_rejects` and `gold_rejects` that a request settles; `left` counts the others by reason."""
+
+    rows: pa.Table = field(default_factory=REJECT.empty_table)
+    in_gold: pa.Table = field(default_factory=ROW.empty_table)
+    left: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
+
+    `watermarks` are those before the load, including retired streams that occur again. `out` are offsets that Silver does not
+    get, as `lakehouse.spark.bitmaps.blocks`; `late` accepted late ones; `replayed` those that occur twice in the range.
+    `counts_replays`: whether `replay` counts repeated ingests, which is unknown once those versions are gone.
+    """
+
+    load_seq: int
+    rules: Rules
+    watermarks: Watermarks
+    range: BronzeRange
+    ledger: list[dict[str, Any]]
+    rejects: pa.Table
+    out: pa.Table | None = None
+    late: pa.Table | None = None
+    replayed: pa.Table | None = None
+    settled: Settled = field(default_factory=Settled)
+    request: Request | None = None
+    counts_replays: bool = True
+
+    def count(self, name: str) -> int:
+        """Sum one of the ledger's counts over all streams."""
+        return sum(map(itemgetter(name), self.ledger))
+
+    @property
+    def undecodable(self) -> int:
+        """The invalid records that only lack a decodable value."""
+        found: int = self.rejects.filter(pc.field("reason") == contract.UNDECODABLE).num_rows  # each is a single record
+        return found
 
 
 @dataclass
@@ -70,7 +140,7 @@ class StreamLoad:
         self.last_offset = max(self.last_offset, segment["last_offset"])
         self.jumps_forward += segment["jumps_forward"]
         self.jumps_backward += segment["jumps_backward"]
-        if segment["class"] == ACCEPTED:
+        if segment["class"] == contract.ACCEPTED:
             known, epoch, first, last = self.ordinal, segment["epoch"], segment["first_sequence"], segment["last_sequence"]
             below = known[1] if known is not None and known[0] == epoch else first - 1
             missing = last - below - segment["records"]
@@ -91,7 +161,7 @@ class StreamLoad:
 
 def records_of(segments: pa.Table) -> dict[Partition, int]:
     """Return the number of decided records of each partition."""
-    summed = segments.group_by(list(PARTITION)).aggregate([("records", "sum")])
+    summed = segments.group_by(list(contract.PARTITION)).aggregate([("records", "sum")])
     return {(topic, partition): records for topic, partition, records in tuples_of(summed, summed.column_names)}
 
 
@@ -105,12 +175,12 @@ def stream_loads(segments: pa.Table, arrivals: Mapping[Partition, Arrived], wate
     counted = records_of(segments)
     for segment in rows_of(segments.sort_by("epoch")):
         topic, partition, producer = stream_of(segment)
-        stream = (topic, partition, None if segment["class"] == REPLAY else producer)
+        stream = (topic, partition, None if segment["class"] == contract.REPLAY else producer)
         loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
     for place, (records, replayed) in arrivals.items():
         if replayed:
             load = loads.setdefault((*place, None), StreamLoad(known.get((*place, None))))
-            load.counts[REPLAY] += replayed
+            load.counts[contract.REPLAY] += replayed
             load.last_offset = max(load.last_offset, watermarks.last_offsets[place])
         if (classes := counted.get(place, 0) + replayed) != records:
             raise ConservationError(
@@ -137,7 +207,7 @@ def rows(
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
-            "late_accepted": load.counts[LATE] if LATE_OUTCOMES[policies[stream[0]].late] == "kept" else 0,
+            "late_accepted": load.counts[contract.LATE] if LATE_OUTCOMES[policies[stream[0]].late] == "kept" else 0,
             **{name: getattr(load, name) for name in _COPIED},
             **dict(zip(("epoch_before", "high_watermark_before"), before.get(stream, (None, None)), strict=True)),
             **dict(zip(("epoch_after", "high_watermark_after"), load.ordinal or (None, None), strict=True)),
@@ -193,7 +263,7 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
     AnotherWriterError if another run claimed the load.
     """
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
-    tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
+    tables.append(rows, table, contract.LOADS, transaction=transaction, metadata=run.run_id)
     last = log_files.last_append(table.local_folder, transaction.app_id, load_seq)
     if last and last.metadata:
         claimed_by = {last.metadata}
@@ -220,7 +290,7 @@ def shared_columns(
     """Return the ledger columns that all rows of a load share. It takes Bronze after the first of the versions."""
     return {
         "load_seq": load_seq,
-        "kind": request.kind if request else RECORDS,
+        "kind": request.kind if request else contract.RECORDS,
         "pipeline": run.pipeline,
         "bronze_after_version": versions[0],
         "bronze_to_version": versions[1],
@@ -238,4 +308,4 @@ def open_cutover(ledger: Iterable[Row], finished: int) -> list[Row]:
     """Return the ledger's rows of its last load if that is an unfinished cutover; otherwise empty."""
     unfinished = [row for row in ledger if row["load_seq"] > finished]
     last = max((row["load_seq"] for row in unfinished), default=0)
-    return [row for row in unfinished if row["load_seq"] == last and row["kind"] in CUTOVERS]
+    return [row for row in unfinished if row["load_seq"] == last and row["kind"] in contract.CUTOVERS]

@@ -17,7 +17,7 @@ from silver.extract.columns import NARROW, keys_are_current, narrow
 from silver.load import bronze_range
 from silver.model import streams_of
 from silver.rules import Reading, Rules
-from silver.state.plan import BronzeRange
+from silver.state.ledger import BronzeRange
 from tests.support.bronze import SEQ, Record, put, put_read
 
 _RULES = Rules(SEQ.sequence)
