@@ -18,10 +18,11 @@ from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, debezium, json_strictness
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from lakehouse.settings.extractor import SourceForm
 from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.policies import LATE_OUTCOMES, Late, Policies, TopicPolicies
-from lakehouse.table import TABLE_NAMES
+from lakehouse.table import TABLE_NAMES, Lakehouse
 from pipelines import maintenance
 from pipelines.operate import erasure
 from silver.decide import kernel
@@ -32,6 +33,7 @@ from silver.rules import Reading, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermarks
 from silver.suspects import compare
+from tests.conftest import Events
 from tests.support import kept
 from tidemark.commands import commands
 from tidemark.readers import why
@@ -144,8 +146,12 @@ def test_every_policy_for_late_records_has_an_outcome_that_the_ledger_counts() -
 
 
 def test_every_column_of_the_ledger_is_written() -> None:
-    [row] = ledger.rows({("t", 0, None): ledger.StreamLoad(None)}, Watermarks({}), {}, Rules(Source("header", "seq")))
-    assert {*row, *ledger.SHARED} == set(silver.LOADS.names)
+    rules, loads = Rules(Source("header", "seq")), {("t", 0, None): ledger.StreamLoad(None)}
+    claim = ledger.shared_columns(Run("tests", Lakehouse(root="/"), Events()), rules, (0, 1), load_seq=1)
+    [row] = ledger.rows(loads, Watermarks({}), claim, rules)
+    assert set(row) == set(silver.LOADS.names)
+    claimed = row | dict.fromkeys(row.keys() - claim.keys(), 7)
+    assert ledger.rows(loads, Watermarks({}), claimed, rules) == [row]
 
 
 def test_every_module_of_commands_is_part_of_the_command_line() -> None:

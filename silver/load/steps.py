@@ -31,7 +31,7 @@ from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER, Recovered
 from silver.model import NO_LIMITS, LoadLimits
 from silver.requests import erase_key, planner
 from silver.state import ledger, watermarks
-from silver.state.ledger import SHARED, try_claim
+from silver.state.ledger import try_claim
 from silver.state.request import SETTLED_AS
 from silver.state.tables import latest_bronze, merge_rows, records_contract
 
@@ -244,7 +244,7 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
 def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     """Plan a claimed load again from its pinned inputs. TableStateError if the outcome differs from the claimed one."""
     rows, known = recovered.open_claim or [], recovered.watermarks
-    claim = {name: rows[0][name] for name in SHARED}
+    claim = rows[0]
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
     if claim["request"] is not None:
         planned = planner.plan_request(spark, run, known, claim)

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
-SHARED = (
-    *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
-    *("reason", "requested_by", "run_id", "claimed_at"),
-)
 _LARGEST = 2**63 - 1
 _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
@@ -196,14 +192,17 @@ def stream_loads(segments: pa.Table, arrivals: Mapping[Partition, Arrived], wate
 def rows(
     loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
 ) -> list[dict[str, object]]:
-    """Return the load's ledger rows, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share."""
+    """Return the load's ledger rows, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share.
+
+    It may be a row of the same load, as in a repeat.
+    """
     before, last_offsets = watermarks.ordinals, watermarks.last_offsets
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [
         {
-            **dict(zip(STREAM, stream, strict=True)),
             **claim,
+            **dict(zip(STREAM, stream, strict=True)),
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
