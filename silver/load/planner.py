@@ -27,7 +27,7 @@ from silver.decide.kernel import Decision
 from silver.extract.columns import NARROW, are_current, keys_are_current, narrow, sequenced
 from silver.extract.payload import with_schemas
 from silver.load import bronze_range
-from silver.model import NO_LIMITS, REJECT, SEGMENT, SPAN, LoadLimits, rows_of, streams_of
+from silver.model import NO_LIMITS, REJECT, SPAN, LoadLimits, rows_of, streams_of
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.ledger import BronzeRange, Plan
@@ -97,7 +97,7 @@ def _restrict_to_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str]
     """Restrict a range to the rules' topics. `before`: the topics that the last load decided, None for all in Bronze."""
     topics = rules.decided_topics
     joined = frozenset(topics) - frozenset(before) if topics is not None and before is not None else frozenset[str]()
-    return replace(pinned, topics=topics, joined=joined)
+    return replace(pinned, topics=topics, joined=joined, counted=None if joined else pinned.counted)
 
 
 def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
@@ -205,14 +205,11 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
 
 
 def summed(found: pa.Table) -> pa.Table:
-    """Merge the segments of each stream, epoch and class into one, which keeps the result small."""
+    """Merge the segments of each stream, epoch and class into one, which keeps the result small. Drops the texts."""
     ends = {"first": "min", "last": "max"}
     how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records", "jumps_forward", "jumps_backward")}
     grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate([*how.items()])
-    named = grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
-    for name in ("reason", "content_sha256"):
-        named = named.append_column(name, pa.nulls(len(named)))
-    return named.select(SEGMENT.names).cast(SEGMENT)
+    return grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
 
 
 def late_places(found: pa.Table, rules: Rules) -> pa.Table:

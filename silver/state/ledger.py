@@ -48,25 +48,20 @@ Arrived = tuple[int, int]
 class BronzeRange:
     """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
 
-    `appended` counts the records that the versions added, by their commits; None if a commit does not say. `up_to` has the last
-    offset of each partition if the versions can no longer be read. `joined` are topics that the previous load did not decide;
-    the versions do not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
+    `counted` is the number of records in these versions, by their commits; None if unknown. `up_to` has the last offset of each
+    partition if the versions can no longer be read. `joined` are topics that the previous load did not decide; the versions do
+    not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
     """
 
     after_version: int
     to_version: int
     above: Mapping[Partition, int]
-    appended: int | None
+    counted: int | None
     up_to: Mapping[Partition, int] | None = None
     topics: Sequence[str] | None = None
     joined: Collection[str] = ()
     is_cut: bool = False
     is_current: bool = False
-
-    @property
-    def counted(self) -> int | None:
-        """The number of the range's records, including those already decided; None if unknown."""
-        return None if self.joined else self.appended
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ def decided_by(marks: Watermarks, chunks: Iterable[pa.Table], rules: Rules = RUL
         cut |= decision.continued.keys()
     rows = pa.concat_tables([chunk.segments for chunk in found])
     is_accepted = pc.equal(rows["class"], "accepted")
-    return Found(pa.concat_tables([summed(rows.filter(is_accepted)), rows.filter(pc.invert(is_accepted))]), found, cut)
+    parts = [summed(rows.filter(is_accepted)), rows.filter(pc.invert(is_accepted))]
+    return Found(pa.concat_tables(parts, promote_options="default").select(SEGMENT.names), found, cut)
 
 
 def in_pieces(records: Sequence[Arrival], size: int) -> list[Sequence[Arrival]]:
