@@ -63,7 +63,6 @@ class Decided:
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
         out: Places of the records that are neither accepted nor replays.
         replays: Places of the replays.
-        after: The position of each stream after the chunk.
     """
 
     segments: pa.Table
@@ -72,69 +71,6 @@ class Decided:
     originals: pa.Table
     out: pa.Table
     replays: pa.Table
-    after: dict[Stream, Position]
-
-
-def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapping[Stream, Position]) -> Decided:
-    """Decide the records of a chunk.
-
-    `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and `settled` if
-    known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those read from the
-    records. `positions` are those of streams with records in an earlier chunk.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> from silver.rules import Rules
-    >>> from silver.state.watermarks import Watermarks
-    >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
-    >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
-    >>> found = decide(keys, Watermarks({}), Rules(Source("header", "seq")), {}).segments
-    >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
-    [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
-    """
-    rows = sort_keys(keys)
-    streams = list(tuples_of(rows.streams, STREAM))
-    known, declared = _known(streams, watermarks.ordinals, positions), watermarks.declared
-    if declared:
-        epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
-        rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
-    policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
-    limits = [policies[topic].max_jump for topic, _, _ in streams]
-    is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
-    max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
-
-    is_first = starts_of(rows.stream)
-    is_replay = np.where(is_first, known["last_offset"][rows.stream], before_of(rows.offset)) == rows.offset
-    kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
-    counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
-    stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
-    kind[counted] = rows.settled[counted]
-    is_free = rows.settled[counted] == NONE
-    free, of_free = counted[is_free], stream[is_free]
-    kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
-    is_older = kind == _FENCED
-    if rules.compares_epochs:
-        kind[is_older] = _SUSPECT
-
-    begins = starts_of(stream)
-    last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
-    last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
-    is_same = epoch == last_epoch
-    forward, backward = np.zeros((2, len(kind)), np.int64)
-    forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
-    backward[counted] = is_same & (sequence < last_sequence)
-
-    found = _Classified(rows, kind, forward, backward)
-    is_start = is_first | ~found.goes_on()
-    accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
-    by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
-    return Decided(
-        pa.concat_tables([found.segments(accepted, by_epoch), found.segments(others, is_start[others])]),
-        found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
-        *found.suspects(is_start, is_older),
-        found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
-        found.places(kind == _REPLAY),
-        found.after(streams, counted, known),
-    )
 
 
 class Decision:
@@ -149,15 +85,72 @@ class Decision:
         self._positions: dict[Stream, Position] = {}
 
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
-        """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
-        before = self._positions
-        chunk = decide(keys, watermarks, self.rules, before)
-        here = {stream[:2] for stream in chunk.after}  # only these partitions may continue in the next chunk
-        continuing = {stream: each for stream, each in before.items() if stream[:2] in here}
+        """Decide the records of a chunk. Uses only the watermarks of their streams.
+
+        `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and
+        `settled` if known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those
+        read from the records.
+
+        >>> from lakehouse.extract.sources import Source
+        >>> from silver.rules import Rules
+        >>> from silver.state.watermarks import Watermarks
+        >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
+        >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
+        >>> found = Decision(Rules(Source("header", "seq"))).decide(keys, Watermarks({})).segments
+        >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
+        [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
+        """
+        rows = sort_keys(keys)
+        streams = list(tuples_of(rows.streams, STREAM))
+        known, declared = _known(streams, watermarks.ordinals, self._positions), watermarks.declared
+        if declared:
+            epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
+            rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
+        policies = {topic: self.rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
+        limits = [policies[topic].max_jump for topic, _, _ in streams]
+        is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
+        max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
+
+        is_first = starts_of(rows.stream)
+        is_replay = np.where(is_first, known["last_offset"][rows.stream], before_of(rows.offset)) == rows.offset
+        kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
+        counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
+        stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
+        kind[counted] = rows.settled[counted]
+        is_free = rows.settled[counted] == NONE
+        free, of_free = counted[is_free], stream[is_free]
+        kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
+        is_older = kind == _FENCED
+        if self.rules.compares_epochs:
+            kind[is_older] = _SUSPECT
+
+        begins = starts_of(stream)
+        last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
+        last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
+        is_same = epoch == last_epoch
+        forward, backward = np.zeros((2, len(kind)), np.int64)
+        forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
+        backward[counted] = is_same & (sequence < last_sequence)
+
+        found = _Classified(rows, kind, forward, backward)
+        is_start = is_first | ~found.goes_on()
+        accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
+        by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
+        self._advance(found.after(streams, counted, known))
+        return Decided(
+            pa.concat_tables([found.segments(accepted, by_epoch), found.segments(others, is_start[others])]),
+            found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
+            *found.suspects(is_start, is_older),
+            found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
+            found.places(kind == _REPLAY),
+        )
+
+    def _advance(self, after: Mapping[Stream, Position]) -> None:
+        here = {stream[:2] for stream in after}  # only these partitions may continue in the next chunk
+        continuing = {stream: each for stream, each in self._positions.items() if stream[:2] in here}
         ordered = sorted((each.last_offset, stream[:2]) for stream, each in continuing.items())
         self.continued = {place: last for last, place in ordered}
-        self._positions = continuing | chunk.after
-        return chunk
+        self._positions = {**continuing, **after}
 
 
 class Rows(NamedTuple):
