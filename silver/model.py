@@ -21,7 +21,6 @@ REJECT = frames.arrow_schema(REJECTS)
 SEGMENT = pa.schema(
     [
         *(REJECT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
-        *((name, pa.int64()) for name in ("jumps_forward", "jumps_backward")),
         REJECT.field("content_sha256"),
     ]
 )

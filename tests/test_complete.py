@@ -128,11 +128,10 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
     late = {"topic": "t", "partition": 0, "epoch": 0, "class": silver.LATE, "records": 1}
-    late |= {"jumps_forward": 0, "jumps_backward": 0}
     spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
     found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
     records, out = planner.late_places(found, rules).num_rows, planner.rejects_of(found, 1, rules)
-    [row] = ledger.rows(ledger.stream_loads(found, {}, Watermarks({})), Watermarks({}), {}, rules)
+    [row] = ledger.rows(ledger.stream_loads(found, pa.table({}), {}, Watermarks({})), Watermarks({}), {}, rules)
     assert records + sum(out["records"].to_pylist()) == 2, policy
     assert row["late_accepted"] == records, policy
     return records, out["state"].to_pylist()

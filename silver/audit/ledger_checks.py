@@ -210,7 +210,7 @@ def redecide_load(
     chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
     found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
     segments = found.segments.filter(pc.field("class") != contract.REPLAY)
-    loads = stream_loads(segments, {}, before)
+    loads = stream_loads(segments, found.jumps, {}, before)
     again = {stream_of(row): row for row in ledger_rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)

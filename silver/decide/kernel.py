@@ -58,6 +58,7 @@ class Decided:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
             suspects, or of duplicates, of an epoch whose sequences rise.
+        jumps: The streams with jumps, and the numbers `jumps_forward` and `jumps_backward`.
         gaps: Stream, epoch, first and last sequence that accepted records of contiguous topics skip, in offset order.
         suspects: Key and offset of each, the first offset of its block, and `is_older`: its epoch is below its stream's.
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
@@ -66,6 +67,7 @@ class Decided:
     """
 
     segments: pa.Table
+    jumps: pa.Table
     gaps: pa.Table
     suspects: pa.Table
     originals: pa.Table
@@ -128,17 +130,20 @@ class Decision:
         last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
         last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
         is_same = epoch == last_epoch
-        forward, backward = np.zeros((2, len(kind)), np.int64)
-        forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
-        backward[counted] = is_same & (sequence < last_sequence)
+        is_forward = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
+        is_backward = is_same & (sequence < last_sequence)
+        forward, backward = (np.bincount(stream[found], minlength=len(streams)) for found in (is_forward, is_backward))
+        jumping = np.flatnonzero(forward + backward)
+        jumps = {"jumps_forward": forward[jumping], "jumps_backward": backward[jumping]}
 
-        found = _Classified(rows, kind, forward, backward)
+        found = _Classified(rows, kind)
         is_start = is_first | ~found.goes_on()
         accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
         by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
         self._advance(found.after(streams, counted, known))
         return Decided(
             pa.concat_tables([found.segments(accepted, by_epoch), found.segments(others, is_start[others])]),
+            _with(rows.streams.take(pa.array(jumping)), jumps),
             found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
             *found.suspects(is_start, is_older),
             found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
@@ -229,12 +234,10 @@ def _running_max(is_first: Flags, value: Numbers) -> Numbers:
 
 
 class _Classified(NamedTuple):
-    """Records with their classes, and with 0 or 1 for jumps forward and backward, to be summed."""
+    """Records with their classes."""
 
     rows: Rows
     kind: NDArray[np.int8]
-    forward: Numbers
-    backward: Numbers
 
     def goes_on(self) -> Flags:
         """Whether each record continues the block of the previous record, if that is of the same stream."""
@@ -304,8 +307,6 @@ class _Classified(NamedTuple):
             "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
             "last_sequence": pa.array(rows.sequence[last], mask=is_unread),
             "records": lasts - starting + 1,
-            "jumps_forward": np.add.reduceat(self.forward[those], starting),
-            "jumps_backward": np.add.reduceat(self.backward[those], starting),
             "content_sha256": pa.nulls(len(first)),
         }
         return pa.table(columns).select(SEGMENT.names).cast(SEGMENT)

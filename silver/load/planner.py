@@ -132,7 +132,7 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
         chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=pinned.counted)
     found = classify(chunks, records, rules, load_seq=claim["load_seq"], resolve=resolve_streams, known=known_records)
     arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, ledger.records_of(found.segments))
-    loads = ledger.stream_loads(found.segments, arrivals, streams.watermarks)
+    loads = ledger.stream_loads(found.segments, found.jumps, arrivals, streams.watermarks)
     for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
         skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
         loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
@@ -149,12 +149,13 @@ def plan_range(  # noqa: PLR0913 -- all inputs of the decision, each by name
 
 
 class Found(NamedTuple):
-    """Decided records: segments as `summed`, `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
+    """Decided records: segments as `summed`, `jumps` and `gaps` as `kernel.Decided`, and `rejects` as rows of `silver_rejects`.
 
     `offsets` has `out`, `late` and `replayed` of `silver.state.ledger.Plan`, each only if not empty.
     """
 
     segments: pa.Table
+    jumps: pa.Table
     gaps: pa.Table
     rejects: pa.Table
     offsets: dict[str, pa.Table]
@@ -183,7 +184,7 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
     compared = comparable(records, rules)
     suspects = Suspects(compared, extracted, known)
     moved = Moved(compared, extracted, known, rules, load_seq=load_seq, limits=model.LIMITS)
-    sums, gaps, rejects = list[pa.Table](), list[pa.Table](), list[pa.Table]()
+    sums, jumps, gaps, rejects = (list[pa.Table]() for _ in range(4))
     offsets: dict[str, list[pa.Table]] = {"out": [], "late": [], "replayed": []}
     for keys in moved.in_order(bronze_range.with_tombstones(chunk, rules) for chunk in chunks):
         watermarks = resolve(keys)
@@ -196,18 +197,19 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
         for name, places in found.items():
             offsets[name] += [bitmaps.blocks(places)] if places.num_rows else []
         sums.append(summed(segments))
+        jumps.append(chunk.jumps)
         gaps.append(chunk.gaps)
         if rejects:
             rejects[-1] = on_disk(rejects[-1])
         rejects.append(rejects_of(segments, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
-    return Found(summed(pa.concat_tables(sums)), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
+    return Found(summed(pa.concat_tables(sums)), *map(pa.concat_tables, (jumps, gaps, rejects)), joined)
 
 
 def summed(found: pa.Table) -> pa.Table:
     """Merge the segments of each stream, epoch and class into one, which keeps the result small. Drops the texts."""
     ends = {"first": "min", "last": "max"}
-    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records", "jumps_forward", "jumps_backward")}
+    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, "records")}
     grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate([*how.items()])
     return grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
 

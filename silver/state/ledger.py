@@ -129,8 +129,6 @@ class StreamLoad:
         """Add a row of `silver.model.SEGMENT`; accepted ones must come in ascending order of epoch."""
         self.counts[segment["class"]] += segment["records"]
         self.last_offset = max(self.last_offset, segment["last_offset"])
-        self.jumps_forward += segment["jumps_forward"]
-        self.jumps_backward += segment["jumps_backward"]
         if segment["class"] == contract.ACCEPTED:
             known, epoch, first, last = self.ordinal, segment["epoch"], segment["first_sequence"], segment["last_sequence"]
             below = known[1] if known is not None and known[0] == epoch else first - 1
@@ -156,9 +154,12 @@ def records_of(segments: pa.Table) -> dict[Partition, int]:
     return {(topic, partition): records for topic, partition, records in tuples_of(summed, summed.column_names)}
 
 
-def stream_loads(segments: pa.Table, arrivals: Mapping[Partition, Arrived], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Sum up rows of `silver.model.SEGMENT` per stream. Replays count in the partition's own row, whose producer is null.
+def stream_loads(
+    segments: pa.Table, jumps: pa.Table, arrivals: Mapping[Partition, Arrived], watermarks: Watermarks
+) -> dict[Stream, StreamLoad]:
+    """Sum up segments and `jumps` of `silver.decide.kernel.Decided` per stream.
 
+    Replays count in the partition's own row, whose producer is null.
     ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
@@ -168,6 +169,10 @@ def stream_loads(segments: pa.Table, arrivals: Mapping[Partition, Arrived], wate
         topic, partition, producer = stream_of(segment)
         stream = (topic, partition, None if segment["class"] == contract.REPLAY else producer)
         loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
+    for topic, partition, producer, forward, backward in tuples_of(jumps, jumps.column_names):
+        load = loads[topic, partition, producer]
+        load.jumps_forward += forward
+        load.jumps_backward += backward
     for place, (records, replayed) in arrivals.items():
         if replayed:
             load = loads.setdefault((*place, None), StreamLoad(known.get((*place, None))))

@@ -53,7 +53,7 @@ class Suspects:
         of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
         found = chunk.segments
-        singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)
+        singles = _of_class(found, JUMP, COLLISION)
         parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, COLLISION, SUSPECT]))))]
         self._compared.forget(continued.keys())
         if singles.num_rows:
@@ -61,8 +61,9 @@ class Suspects:
             hashed = with_content(places, contents_of(self._records.sparkSession, places, self._records))
             column = SEGMENT.get_field_index("content_sha256")
             parts.append(singles.set_column(column, SEGMENT.field(column), hashed["content_sha256"]))
-        if blocks.num_rows:
-            parts.append(_segments(self._rows(chunk, continued, out), blocks))
+        if chunk.suspects.num_rows:
+            rows = self._rows(chunk, continued, out)
+            parts.append(rows.append_column("reason", pa.nulls(len(rows))).select(SEGMENT.names).cast(SEGMENT))
         return pa.concat_tables(parts)
 
     def _rows(self, chunk: Decided, continued: Mapping[Partition, int], out: Sequence[pa.Table]) -> pa.Table:
@@ -157,15 +158,3 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
-
-
-def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
-    """Convert classified suspects to segments. The jump counts of a block stay with its first part."""
-    names = [*STREAM, "first_offset"]
-    schema = pa.schema([SEGMENT.field(name) for name in names])
-    place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
-    for name in ("jumps_forward", "jumps_backward"):
-        of_first = np.zeros(int(place.max(initial=0)) + 1, np.int64)
-        of_first[place[: len(blocks)]] = blocks[name].to_numpy()
-        rows = rows.append_column(name, pa.array(of_first[place[len(blocks) :]]))
-    return rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)

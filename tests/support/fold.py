@@ -20,8 +20,6 @@ class Segment(NamedTuple):
     first_sequence: int | None
     last_sequence: int | None
     records: int = 1
-    jumps_forward: int = 0
-    jumps_backward: int = 0
 
 
 class Arrival(NamedTuple):
@@ -35,8 +33,8 @@ class Arrival(NamedTuple):
 
 def fold(
     chunks: Iterable[Iterable[Arrival]], watermarks: Mapping[Stream, Ordinal], rules: Rules
-) -> tuple[list[Segment], dict[Stream, list[Range]]]:
-    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips.
+) -> tuple[list[Segment], dict[Stream, list[Range]], dict[Stream, tuple[int, int]]]:
+    """Decide whole streams: rejects' blocks and accepted segments per epoch; skipped ranges; jumps forward and backward.
 
     A block ends with its chunk. The records of a stream come in the order of their offsets.
     """
@@ -51,7 +49,8 @@ def fold(
                 streams[stream] = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
             streams[stream].take(record)
     segments = [segment for each in streams.values() for segment in (*each.blocks, *each.accepted.values())]
-    return segments, {stream: each.gaps for stream, each in streams.items() if each.gaps}
+    gaps = {stream: each.gaps for stream, each in streams.items() if each.gaps}
+    return segments, gaps, {stream: (each.forward, each.backward) for stream, each in streams.items()}
 
 
 class _Stream:
@@ -64,6 +63,7 @@ class _Stream:
         self.is_open = False  # whether the last block may go on
         self.accepted: dict[int, Segment] = {}
         self.gaps: list[Range] = []
+        self.forward = self.backward = 0
 
     def take(self, record: Arrival) -> None:
         stream, offset, epoch, sequence, problem, settled = record
@@ -74,8 +74,10 @@ class _Stream:
         else:
             step = sequence - self.before[1] if self.before is not None and self.before[0] == epoch else 1
             self.before = (epoch, sequence)
+            self.forward += step > 1
+            self.backward += step < 0
             kind = settled or self._class_of(epoch, sequence)
-            segment = Segment(stream, epoch, kind, None, offset, offset, sequence, sequence, 1, int(step > 1), int(step < 0))
+            segment = Segment(stream, epoch, kind, None, offset, offset, sequence, sequence)
             if kind == ACCEPTED:
                 self._accept(segment, epoch, sequence)
             else:
@@ -118,6 +120,4 @@ def _joined(block: Segment, segment: Segment) -> Segment:
         last_offset=segment.last_offset,
         last_sequence=segment.last_sequence,
         records=block.records + segment.records,
-        jumps_forward=block.jumps_forward + segment.jumps_forward,
-        jumps_backward=block.jumps_backward + segment.jumps_backward,
     )

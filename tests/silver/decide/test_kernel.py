@@ -72,11 +72,15 @@ def gaps_of(found: Found) -> dict[Stream, list[tuple[int, int, int]]]:
 
 def require_as_folded(found: Found, chunks: Sequence[Sequence[Arrival]], known: Mapping[Stream, Ordinal], rules: Rules) -> None:
     ordered = [sorted(chunk, key=lambda each: each.offset) for chunk in chunks]
-    segments, missing = fold(ordered, known, rules)
+    segments, missing, jumps = fold(ordered, known, rules)
     missing = {stream: gaps for stream, gaps in missing.items() if rules.policy(stream[0]).contiguous}
     assert found.segments.schema == SEGMENT
     assert sorted(segments_of(found.segments), key=str) == sorted(segments, key=str)
     assert gaps_of(found) == missing
+    counted = Counter[tuple[Stream, int]]()
+    for *stream, forward, backward in (row.values() for chunk in found.chunks for row in chunk.jumps.to_pylist()):
+        counted.update({(tuple(stream), 0): forward, (tuple(stream), 1): backward})
+    assert counted == Counter({(stream, way): count for stream, both in jumps.items() for way, count in enumerate(both)})
 
 
 _LOGS = st.lists(logs(with_epochs=True, with_replays=True), min_size=10, max_size=10)
