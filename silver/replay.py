@@ -22,7 +22,7 @@ from lakehouse.table import GOLD_REJECTS
 from silver.load import planner as planning
 from silver.load import steps as load
 from silver.requests import planner
-from silver.state.ledger import shared_columns
+from silver.state.ledger import Plan, shared_columns
 from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules
-    from silver.state.ledger import Plan
 
 Row = dict[str, Any]
 

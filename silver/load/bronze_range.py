@@ -1,7 +1,4 @@
-"""The pinned Bronze range of a load: whole Bronze versions, without the offsets already decided; and its key columns.
-
-The key columns are Arrow tables of stream, offset, epoch, sequence and problem.
-"""
+"""The pinned Bronze range of a load: whole Bronze versions, without the offsets already decided; and its key columns."""
 
 from __future__ import annotations
 
@@ -27,13 +24,12 @@ from lakehouse.spark import frames
 from lakehouse.spark.pruning import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
-from silver.state.ledger import BronzeRange
+from silver.state.ledger import Arrived, BronzeRange
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.ledger import Arrived
 
 _KEY_BYTES = 2**28
 """Largest size, in bytes, of key columns that are read without Spark. A producer's name may have a kilobyte."""

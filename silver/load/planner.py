@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts import silver as contract
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import PLACE, STREAM, silver_records, stream_of
+from lakehouse.contracts.silver import PLACE, STREAM, Ordinal, silver_records, stream_of
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
-from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome
+from lakehouse.settings.policies import LATE_OUTCOMES, LateOutcome, Numbering
 from lakehouse.spark import bitmaps
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import model
@@ -39,13 +40,9 @@ from silver.suspects.moved import Moved
 from silver.suspects.resolve import Suspects
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.contracts.silver import Ordinal
     from lakehouse.delta.small_tables import Row
     from lakehouse.delta.tables import Prefetch
     from lakehouse.run.context import Run
-    from lakehouse.settings.policies import Numbering
     from silver.load.recover import Recovered
 
 CurrentRules = Callable[[Rules], Rules]

@@ -31,7 +31,7 @@ from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER, Recovered
 from silver.model import NO_LIMITS, LoadLimits
 from silver.requests import erase_key, planner
 from silver.state import ledger, watermarks
-from silver.state.ledger import try_claim
+from silver.state.ledger import Plan, try_claim
 from silver.state.request import SETTLED_AS
 from silver.state.tables import latest_bronze, merge_rows, records_contract
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.ledger import Plan
 
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 """The columns for the offset and sequence of a single-record reject, and their names in Silver."""

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts import silver as contract
-from lakehouse.contracts.silver import CLASSES, STREAM, stream_of
+from lakehouse.contracts.silver import CLASSES, STREAM, Ordinal, Partition, Stream, stream_of
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
@@ -30,7 +30,6 @@ from silver.model import REJECT, Range, by_name, rows_of, tuples_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules
