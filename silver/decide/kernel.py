@@ -242,7 +242,7 @@ class _Classified(NamedTuple):
     def goes_on(self) -> Flags:
         """Whether each record continues the block of the previous record, if that is of the same stream."""
         rows, kind = self.rows, self.kind
-        last_kind, epoch, sequence = map(before_of, (kind, rows.epoch, rows.sequence))
+        last_kind, epoch, sequence = before_of(kind), before_of(rows.epoch), before_of(rows.sequence)
         rises = ((kind == _SUSPECT) | (kind == _DUPLICATE)) & (rows.epoch == epoch) & (rows.sequence > sequence)
         found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
         return found

@@ -200,7 +200,8 @@ def classify(  # noqa: PLR0913 -- it is a step of `plan_range`
             rejects[-1] = on_disk(rejects[-1])
         rejects.append(rejects_of(segments, load_seq, rules))
     joined = {name: pa.concat_tables(parts) for name, parts in offsets.items() if parts}
-    return Found(summed(pa.concat_tables(sums)), *map(pa.concat_tables, (jumps, gaps, rejects)), joined)
+    segments = summed(pa.concat_tables(sums))
+    return Found(segments, pa.concat_tables(jumps), pa.concat_tables(gaps), pa.concat_tables(rejects), joined)
 
 
 def summed(found: pa.Table) -> pa.Table:
