@@ -145,7 +145,8 @@ def test_every_policy_for_late_records_has_an_outcome_that_the_ledger_counts() -
 
 
 def test_every_column_of_the_ledger_is_written() -> None:
-    rules, loads = Rules(Source("header", "seq")), {("t", 0, None): ledger.StreamLoad(None)}
+    rules = Rules(Source("header", "seq"))
+    loads: dict[silver.Stream, ledger.StreamLoad] = {("t", 0, None): ledger.StreamLoad(None)}
     claim = ledger.shared_columns(Run("tests", Lakehouse(root="/"), Events()), rules, (0, 1), load_seq=1)
     [row] = ledger.rows(loads, Watermarks({}), claim, rules)
     assert set(row) == set(silver.LOADS.names)
