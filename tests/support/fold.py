@@ -9,8 +9,6 @@ from silver.rules import Rules
 
 
 class Segment(NamedTuple):
-    """A row of `silver.model.SEGMENT`, without the hash."""
-
     stream: Stream
     epoch: int | None
     kind: str
@@ -34,18 +32,14 @@ class Arrival(NamedTuple):
 def fold(
     chunks: Iterable[Iterable[Arrival]], watermarks: Mapping[Stream, Ordinal], rules: Rules
 ) -> tuple[list[Segment], dict[Stream, list[Range]], dict[Stream, tuple[int, int]]]:
-    """Decide whole streams: rejects' blocks and accepted segments per epoch; skipped ranges; jumps forward and backward.
-
-    A block ends with its chunk. The records of a stream come in the order of their offsets.
-    """
+    """Decide whole streams. Return segments, whose blocks end with their chunk, the skipped ranges, and the jumps both ways."""
     older = SUSPECT if rules.compares_epochs else FENCED
     streams: dict[Stream, _Stream] = {}
     for chunk in chunks:
         for each in streams.values():
             each.is_open = False
         for record in chunk:
-            stream = record.stream
-            if stream not in streams:
+            if (stream := record.stream) not in streams:
                 streams[stream] = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
             streams[stream].take(record)
     segments = [segment for each in streams.values() for segment in (*each.blocks, *each.accepted.values())]

@@ -139,8 +139,7 @@ NAMELESS = ("t", 0, "")
 )
 def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Row, expected: str) -> None:
     known = Watermarks({NAMELESS: Watermark(0, 7, 20, 1, "rules")})
-    accepted = {"topic": "t", "partition": 0, "producer": "", "epoch": 0, "class": "accepted"}
-    accepted["first_offset"] = 0
+    accepted = {"topic": "t", "partition": 0, "producer": "", "epoch": 0, "class": "accepted", "first_offset": 0}
 
     with pytest.raises(ConservationError, match="accepted than it has sequences") as refused:
         ledger.stream_loads(pa.Table.from_pylist([accepted | segment], SEGMENT), pa.table({}), {}, known)

@@ -43,16 +43,12 @@ def decided(
     chunks: Iterable[Sequence[Arrival]], known: Mapping[Stream, Ordinal], rules: Rules = RULES, *, is_encoded: bool = False
 ) -> Found:
     marks = Watermarks({stream: Watermark(*ordinal, -1, 1, "rules") for stream, ordinal in known.items()})
-    keys = (keys_of(reversed(chunk)) for chunk in chunks)
-    return decided_by(marks, map(encoded, keys) if is_encoded else keys, rules)
-
-
-def decided_by(marks: Watermarks, chunks: Iterable[pa.Table], rules: Rules = RULES) -> Found:
     decision, found, cut = Decision(rules), list[Decided](), set[tuple[str, int]]()
-    for keys in chunks:
-        found.append(decision.decide(keys, marks))
+    for chunk in chunks:
+        keys = keys_of(reversed(chunk))
+        found.append(decision.decide(encoded(keys) if is_encoded else keys, marks))
         cut |= decision.continued.keys()
-    rows = pa.concat_tables([chunk.segments for chunk in found])
+    rows = pa.concat_tables([each.segments for each in found])
     is_accepted = pc.equal(rows["class"], "accepted")
     parts = [summed(rows.filter(is_accepted)), rows.filter(pc.invert(is_accepted))]
     return Found(pa.concat_tables(parts, promote_options="default").select(SEGMENT.names), found, cut)
@@ -71,8 +67,7 @@ def gaps_of(found: Found) -> dict[Stream, list[tuple[int, int, int]]]:
 
 
 def require_as_folded(found: Found, chunks: Sequence[Sequence[Arrival]], known: Mapping[Stream, Ordinal], rules: Rules) -> None:
-    ordered = [sorted(chunk, key=lambda each: each.offset) for chunk in chunks]
-    segments, missing, jumps = fold(ordered, known, rules)
+    segments, missing, jumps = fold([sorted(chunk, key=lambda each: each.offset) for chunk in chunks], known, rules)
     missing = {stream: gaps for stream, gaps in missing.items() if rules.policy(stream[0]).contiguous}
     assert found.segments.schema == SEGMENT
     assert sorted(segments_of(found.segments), key=str) == sorted(segments, key=str)
@@ -171,25 +166,6 @@ def test_streams_that_have_a_name_or_none_are_apart_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_block_ends_with_its_chunk_or_where_the_sequence_falls(size: int) -> None:
-    sequences: list[Any] = [2, 3, 10, 4, 5, 5, 3, 6]
-    sent = [Arrival(STREAM, nth, 0, sequence, None) for nth, sequence in enumerate(sequences)]
-    sent = [each for record in sent for each in [record] * (3 if record.offset == 7 else 1)]
-
-    found = decided([*in_pieces(sent, size), [Arrival(("t", 1, None), 0, 0, 1, None)]], {STREAM: (0, 9)})
-
-    assert found.cut == (set() if size == 100 else {("t", 0)})
-    rows = [each for each in segments_of(found.segments) if each.stream == STREAM]
-    kept_out = {
-        1: [*(("suspect", nth, nth, 1) for nth in (0, 1, 3, 4, 5, 6, 7)), *[("replay", 7, 7, 1)] * 2],
-        2: [("suspect", 0, 1, 2), *(("suspect", nth, nth, 1) for nth in (3, 4, 5)), ("suspect", 6, 7, 2), ("replay", 7, 7, 2)],
-        100: [("suspect", 0, 1, 2), ("suspect", 3, 4, 2), ("suspect", 5, 5, 1), ("suspect", 6, 7, 2), ("replay", 7, 7, 2)],
-    }
-    spans = [(each.kind, each.first_offset, each.last_offset, each.records) for each in rows]
-    assert spans == [("accepted", 2, 2, 1), *kept_out[size]]
-
-
-@pytest.mark.parametrize("size", [1, 2, 100])
 def test_a_step_of_max_jump_is_accepted_and_a_larger_one_is_a_jump(size: int) -> None:
     sent = [Arrival(STREAM, offset, 0, sequence, None) for offset, sequence in enumerate([1, 4, 8, 5])]
 
@@ -197,3 +173,4 @@ def test_a_step_of_max_jump_is_accepted_and_a_larger_one_is_a_jump(size: int) ->
 
     rows = [(each.kind, each.first_offset, each.last_offset) for each in segments_of(found.segments)]
     assert rows == [("accepted", 0, 3), ("jump", 2, 2)]
+    assert found.cut == (set() if size == 100 else {("t", 0)})
