@@ -16,11 +16,10 @@ from expectations.evidence.facts import INVARIANTS, ORDINAL, REQUIRED, differenc
 from expectations.evidence.snapshot import AuditSnapshot
 from lakehouse import reconcile
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
-from lakehouse.contracts.silver import CLASSES, QUARANTINED, STREAM, WATERMARK, WATERMARK_IN_LOADS, is_retired, stream_of
+from lakehouse.contracts.silver import CLASSES, PLACE, QUARANTINED, STREAM, WATERMARK, WATERMARK_IN_LOADS, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, VERSION_GONE, has_condition
 from lakehouse.errors import TidemarkError
-from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
 

@@ -18,9 +18,8 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS
 from lakehouse.contracts.gold import REJECTS
-from lakehouse.contracts.silver import HELD
+from lakehouse.contracts.silver import HELD, PLACE
 from lakehouse.delta import small_tables, tables
-from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
 from lakehouse.table import GATE_RESULTS, GOLD_REJECTS, SILVER_LOADS
 

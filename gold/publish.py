@@ -30,7 +30,7 @@ from gold.latest import find_keys, is_by_current_rule, merge, rebuild
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import RECORD_TABLES, STREAM_HEALTH, of_records
-from lakehouse.contracts.silver import CUTOVERS, KEPT, LOADS, is_rebuilt
+from lakehouse.contracts.silver import CUTOVERS, KEPT, LOADS, PLACE, is_rebuilt
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ConservationError, GateFailedError, TableStateError
@@ -180,7 +180,7 @@ def _released_records(spark: SparkSession, run: Run, rows: list[small_tables.Row
     )
     there = silver.where(F.col("erased").isNull()).drop("erased")
     places = gold_rejects.places(spark, rows, "settled_load_seq")
-    joined = there.join(F.broadcast(places), on=list(gold_rejects.PLACE), how="inner")
+    joined = there.join(F.broadcast(places), on=list(PLACE), how="inner")
     return joined.withColumn("load_seq", F.col("settled_load_seq")).select(*there.columns)
 
 
@@ -198,7 +198,7 @@ def _withdraw_changed_rows(spark: SparkSession, run: Run, publishable: DataFrame
 
 
 def _places_of(rows: DataFrame) -> DataFrame:
-    return rows.select(*gold_rejects.PLACE, "load_seq")
+    return rows.select(*PLACE, "load_seq")
 
 
 def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quarantine: _Quarantine, *, released: int) -> None:
@@ -208,7 +208,7 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, quara
     silver, kept_out = whole.count(), 0
     if quarantine.found:
         places = F.broadcast(gold_rejects.places(spark, quarantine.found))
-        kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
+        kept_out = whole.join(places, on=list(PLACE), how="left_semi").count()
     if published + kept_out != silver + released:
         raise ConservationError(
             "Gold's records and its rejects do not add up to Silver's records; the range is not published.",

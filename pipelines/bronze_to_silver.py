@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Settings
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
 
 SHOWN = (
     "topic",

@@ -1,10 +1,10 @@
-"""The data types of the decision: streams, and segments of decided records."""
+"""The data types of the decision: rows of decided records, and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -21,10 +21,10 @@ REJECT = frames.arrow_schema(REJECTS)
 SEGMENT = pa.schema(
     [
         *(REJECT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
-        *((name, pa.int64()) for name in ("jumps_forward", "jumps_backward")),
         REJECT.field("content_sha256"),
     ]
 )
+"""All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.kernel.Decided`."""
 SETTLED = "settled"
 """The key column with the class of a record that an earlier incarnation settles, see `silver.suspects.moved`."""
 
@@ -87,19 +87,3 @@ class LoadLimits:
 
 
 NO_LIMITS = LoadLimits()
-
-
-class Segment(NamedTuple):
-    """All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.kernel.Decided`."""
-
-    stream: Stream
-    epoch: int | None
-    kind: str
-    reason: str | None
-    first_offset: int
-    last_offset: int
-    first_sequence: int | None
-    last_sequence: int | None
-    records: int = 1
-    jumps_forward: int = 0
-    jumps_backward: int = 0

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CUTOVERS, DUPLICATE, IN_ORDER, RELEASED, RETIRE
+from lakehouse.contracts.silver import ACCEPTED, CUTOVERS, DUPLICATE, IN_ORDER, PLACE, REJECTS, RELEASED, RETIRE, silver_records
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
+from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS
 from silver.load import planner as planning
 from silver.load import steps as load
 from silver.requests import planner
-from silver.state.ledger import shared_columns
+from silver.state.ledger import Plan, shared_columns
 from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
+    from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
     from lakehouse.settings.payload_schema import Type
     from silver.rules import Rules
-    from silver.state.plan import Plan
 
 Row = dict[str, Any]
 
-PLACE = ("topic", "partition", "offset")
 _SAID = ("decision", "producer", "epoch", "sequence")
 NOTHING = "nothing"
 
@@ -150,34 +150,33 @@ def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, to_version: in
     return {**claim, "claimed_at": step.rows[-1]["claimed_at"]}
 
 
-@dataclass(frozen=True)
-class Tables:
-    """Silver's records and rejects, the live ones or a shadow's."""
-
-    records: DataFrame
-    rejects: DataFrame
-
-
-def changed_decisions(before: Tables, after: Tables) -> DataFrame:
+def changed_decisions(spark: SparkSession, live: Run, shadow: Run) -> DataFrame:
     """Return the records whose decision, producer, epoch or sequence differs.
 
     Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, class and state, or
     `nothing`); producer, epoch and sequence with `_before` and `_after`, null for a duplicate.
     """
-    old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
-    new = _decided(after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
+    before, after = (_read(spark, run, REJECTS) for run in (live, shadow))
+    old = _decided(_read(spark, live, silver_records()), before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
+    new = _decided(_read(spark, shadow, silver_records()), after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
     said = [F.struct(*(f"{name}_{when}" for name in _SAID)) for when in ("before", "after")]
     rows = old.join(new, on=list(PLACE), how="full").where(~said[0].eqNullSafe(said[1]))
-    rows = _with_blocks(_with_blocks(rows, before.rejects, "decision_before"), after.rejects, "decision_after")
+    rows = _with_blocks(_with_blocks(rows, before, "decision_before"), after, "decision_after")
     numbers = [f"{name}_{when}" for name in _SAID[1:] for when in ("before", "after")]
     return rows.select(*PLACE, F.col("decision_before").alias("before"), F.col("decision_after").alias("after"), *numbers)
 
 
-def _decided(found: Tables) -> DataFrame:
+def _read(spark: SparkSession, run: Run, contract: Contract) -> DataFrame:
+    """Read a table; empty if it is lost."""
+    found = tables.open_if_exists(spark, run.table(contract.name))
+    return frames.of_contract(spark, [], contract) if found is None else found
+
+
+def _decided(records: DataFrame, rejects: DataFrame) -> DataFrame:
     arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
-    kept = found.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
+    kept = records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
     decision = F.concat_ws(", ", "class", "state").alias("decision")
-    out = found.rejects.where((F.col("class") != DUPLICATE) & (F.col("state") != RELEASED))
+    out = rejects.where((F.col("class") != DUPLICATE) & (F.col("state") != RELEASED))
     numbers = (F.col("first_offset").alias("offset"), decision, "producer", "epoch", F.col("first_sequence").alias("sequence"))
     return kept.unionByName(out.select("topic", "partition", *numbers))
 

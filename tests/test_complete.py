@@ -18,20 +18,22 @@ from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, debezium, json_strictness
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from lakehouse.settings.extractor import SourceForm
 from lakehouse.settings.gate import MEASURES
 from lakehouse.settings.policies import LATE_OUTCOMES, Late, Policies, TopicPolicies
-from lakehouse.table import TABLE_NAMES
+from lakehouse.table import TABLE_NAMES, Lakehouse
 from pipelines import maintenance
 from pipelines.operate import erasure
 from silver.decide import kernel
 from silver.extract import one_record
 from silver.load import planner
-from silver.model import SEGMENT, Segment
+from silver.model import SEGMENT
 from silver.rules import Reading, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermarks
 from silver.suspects import compare
+from tests.conftest import Events
 from tests.support import kept
 from tidemark.commands import commands
 from tidemark.readers import why
@@ -123,14 +125,11 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
 
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
-    stream = ("t", 0, None)
-    late = {**dict(zip(silver.STREAM, stream, strict=True)), "epoch": 0, "class": silver.LATE, "records": 1}
+    late = {"topic": "t", "partition": 0, "epoch": 0, "class": silver.LATE, "records": 1}
     spans = [{"first_offset": n, "last_offset": n, "first_sequence": n, "last_sequence": n} for n in (1, 2)]
     found = pa.Table.from_pylist([{**late, **span} for span in spans], SEGMENT)
     records, out = planner.late_places(found, rules).num_rows, planner.rejects_of(found, 1, rules)
-    loads: dict[silver.Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
-    loads[stream].add(Segment(stream, 0, silver.LATE, None, 1, 2, 1, 2, 2))
-    [row] = ledger.rows(loads, Watermarks({}), {}, rules)
+    [row] = ledger.rows(ledger.stream_loads(found, pa.table({}), {}, Watermarks({})), Watermarks({}), {}, rules)
     assert records + sum(out["records"].to_pylist()) == 2, policy
     assert row["late_accepted"] == records, policy
     return records, out["state"].to_pylist()
@@ -144,8 +143,13 @@ def test_every_policy_for_late_records_has_an_outcome_that_the_ledger_counts() -
 
 
 def test_every_column_of_the_ledger_is_written() -> None:
-    [row] = ledger.rows({("t", 0, None): ledger.StreamLoad(None)}, Watermarks({}), {}, Rules(Source("header", "seq")))
-    assert {*row, *ledger.SHARED} == set(silver.LOADS.names)
+    rules = Rules(Source("header", "seq"))
+    loads: dict[silver.Stream, ledger.StreamLoad] = {("t", 0, None): ledger.StreamLoad(None)}
+    claim = ledger.shared_columns(Run("tests", Lakehouse(root="/"), Events()), rules, (0, 1), load_seq=1)
+    [row] = ledger.rows(loads, Watermarks({}), claim, rules)
+    assert set(row) == set(silver.LOADS.names)
+    claimed = row | dict.fromkeys(row.keys() - claim.keys(), 7)
+    assert ledger.rows(loads, Watermarks({}), claimed, rules) == [row]
 
 
 def test_every_module_of_commands_is_part_of_the_command_line() -> None:

@@ -150,6 +150,9 @@ KEPT = (ACCEPTED, "late_accepted", RELEASED)
 
 STREAM = ("topic", "partition", "producer")
 """The columns that identify a stream. Producer is null if none is configured, and for records that name none."""
+PARTITION = ("topic", "partition")
+PLACE = (*PARTITION, "offset")  # identifies a record of Kafka
+Partition = tuple[str, int]  # topic, partition
 Stream = tuple[str, int, str | None]  # topic, partition, producer
 Ordinal = tuple[int, int]  # epoch, sequence: the order of the records of a stream
 

@@ -13,14 +13,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.gate import GateRun
 from lakehouse.contracts.gold import REJECTS, STREAM_HEALTH
-from lakehouse.contracts.silver import RELEASED
+from lakehouse.contracts.silver import PLACE, RELEASED
 from lakehouse.delta import small_tables
 from lakehouse.delta.small_tables import From, Row
 from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
 
-PLACE = ("topic", "partition", "offset")
 _load_and_gate_run = itemgetter("load_seq", "gate_run_id")
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from silver.load.recover import Recovered
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
     from silver.state.request import Erase, Request, Reset
 
 UNDECIDED = "undecided"

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import REBUILD
+from lakehouse.contracts.silver import PLACE, REBUILD
 from lakehouse.delta import small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from pipelines.recover import shadows
 from silver import replay
 from silver.audit import ledger_checks
 from silver.load import cutover
-from silver.replay import Replayed, Row, Step, Tables
+from silver.replay import Replayed, Row, Step
 from silver.requests import erase_key
 from silver.rules import Rules
 from silver.state import ledger
@@ -27,7 +27,7 @@ from silver.state.request import Cutover, Request
 from silver.state.tables import create_missing, last_rules
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
@@ -35,19 +35,6 @@ if TYPE_CHECKING:
 CHANGES = "decision_changes"
 
 _SHOWN = 20
-
-
-@dataclass(frozen=True)
-class _Rebuild:
-    """A run, the same run over its shadow, and the current rules."""
-
-    spark: SparkSession
-    run: Run
-    shadow: Run
-    rules: Rules
-
-    def read(self, run: Run, name: str) -> DataFrame:
-        return self.spark.read.table(run.table(name).sql)
 
 
 def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
@@ -80,26 +67,36 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     # A decided topic stays decided, even if the config no longer names it. The next load decides a waiting topic.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     shadows.drop(spark, run)
-    work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
-    create_missing(spark, work.shadow, rules)
-    done = replay.replay(spark, work.shadow, rules, found)
-    erase_key.erase_in_shadow(spark, run, work.shadow)
+    wanted = Cutover(keep_to=0, undo_to=highest, shadow=run.run_id.replace("-", "_"))  # catalogs allow no hyphen in a name
+    shadow = cutover.in_shadow(run, wanted)
+    create_missing(spark, shadow, rules)
+    done = replay.replay(spark, shadow, rules, found)
+    erase_key.erase_in_shadow(spark, run, shadow)
     before = {row["rules"] for step in found for row in step.rows if "rules" in row}
     fields = replay.changed_fields(map(Rules.from_json, before), rules)
-    summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
+    changes = shadow.table(CHANGES)
+    delta.overwrite(replay.changed_decisions(spark, run, shadow), changes)
+    summary = {**_summary(spark, shadow, done), "payload_fields": fields, "load_seq": None, "shadow": str(changes)}
     if not apply:
         return {**summary, "is_applied": False}
     for planned in done.erasures:  # an unfinished erasure may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
-            erase_key.erase_in_bronze(spark, work.shadow, planned, planned.request.erase)
+            erase_key.erase_in_bronze(spark, shadow, planned, planned.request.erase)
     create_missing(spark, run, rules)
-    summary["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
+    # AnotherWriterError if another run has claimed a load since the ledger was read; nothing was written then.
+    summary["load_seq"] = cutover.claim_and_apply(
+        spark,
+        run,
+        Request(REBUILD, reason, by),
+        wanted,
+        marks=done.watermarks,
+        rules=rules,
+        bronze_version=done.bronze_version,
+        first_free=highest + done.loads + 1,
+        before=cutover.renumbered(spark, shadow, wanted, SILVER_LOADS),
+    )
     shadows.drop(spark, run)
     return {**summary, "shadow": None, "is_applied": True}
-
-
-def _shadow_of(run: Run) -> str:
-    return run.run_id.replace("-", "_")  # catalogs allow no hyphen in a name
 
 
 def _steps(spark: SparkSession, run: Run, rules: Rules, *, apply: bool) -> list[Step]:
@@ -143,15 +140,11 @@ def _without_cutover(spark: SparkSession, run: Run, rows: list[Row], *, apply: b
     return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
 
 
-def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
-    """Write the changed decisions to a table of the shadow, and summarise it."""
-    tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
-    table = work.shadow.table(CHANGES)
-    delta.overwrite(replay.changed_decisions(_live(work, tables), tables), table)
-    found = work.read(work.shadow, CHANGES)
+def _summary(spark: SparkSession, shadow: Run, done: Replayed) -> dict[str, Any]:
+    found = spark.read.table(shadow.table(CHANGES).sql)
     counted = found.groupBy("before", "after").agg(F.count(F.lit(1)).alias("records")).orderBy(F.desc("records"), "before")
-    samples = found.orderBy(*replay.PLACE).limit(_SHOWN)
-    records = work.read(work.shadow, SILVER_LOADS).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
+    samples = found.orderBy(*PLACE).limit(_SHOWN)
+    records = spark.read.table(shadow.table(SILVER_LOADS).sql).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
     return {
         "records": records,
         "repeated": done.repeated,
@@ -159,32 +152,3 @@ def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
         "changes": [row.asDict() for row in counted.collect()],
         "samples": [row.asDict() for row in samples.collect()],
     }
-
-
-def _live(work: _Rebuild, shadow: Tables) -> Tables:
-    parts = {}
-    for name, like in ((SILVER_RECORDS, shadow.records), (SILVER_REJECTS, shadow.rejects)):
-        there = delta.exists(work.spark, work.run.table(name))
-        parts[name] = work.read(work.run, name) if there else like.where(F.lit(False))
-    return Tables(parts[SILVER_RECORDS], parts[SILVER_REJECTS])
-
-
-def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, by: str) -> int:
-    """Claim the shadow's loads and the cutover, and execute it.
-
-    Raises AnotherWriterError if another run has claimed a load since the ledger was read. Nothing was written then.
-    """
-    spark, run = work.spark, work.run
-    wanted = Cutover(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
-    before = cutover.renumbered(spark, run, wanted, _shadow_of(run), SILVER_LOADS)
-    return cutover.claim_and_apply(
-        spark,
-        run,
-        Request(REBUILD, reason, by),
-        wanted,
-        marks=done.watermarks,
-        rules=work.rules,
-        bronze_version=done.bronze_version,
-        first_free=wanted.undo_to + done.loads + 1,
-        before=before,
-    )

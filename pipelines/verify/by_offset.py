@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import RELEASED, REPLAY
+from lakehouse.contracts.silver import PLACE, RELEASED, REPLAY
 from lakehouse.extract.per_topic import by_topic
 from lakehouse.run.findings import Check, Violation
 from lakehouse.spark import frames
@@ -65,10 +65,10 @@ class Offsets:
 
     def _compared(self, *, is_doubled: bool) -> list[Row]:
         snapshot = self._snapshot
-        place, nothing = ("topic", "partition", "offset"), F.lit(0).cast("bigint")
+        nothing = F.lit(0).cast("bigint")
         hashed, whole = bitmaps.content_hash(self._columns).alias("hash"), bitmaps.content_hash(_GOLD, of="hash")
         kept = self._silver().where(F.col("load_seq") <= snapshot.finished)
-        kept = self._as_in_gold(kept.select(*place, *_GOLD, F.col("erased").isNotNull().alias("is_erased"), hashed))
+        kept = self._as_in_gold(kept.select(*PLACE, *_GOLD, F.col("erased").isNotNull().alias("is_erased"), hashed))
         is_published = F.col("load_seq").isNotNull() & (F.col("load_seq") <= snapshot.published)
         is_published &= F.expr(snapshot.rejected.excluded) & ~F.col("is_erased")  # erased rows are not in Gold
         silver = bitmaps.by_word(kept, s=F.col("hash"), p=F.when(is_published, whole))
@@ -79,7 +79,7 @@ class Offsets:
             is_in_gold = F.col("load_seq") <= snapshot.published
             if GOLD_RECORDS in snapshot.versions:
                 gold = self._with_read_epoch(self._read(GOLD_RECORDS)).where(is_in_gold)
-                words.append(bitmaps.by_word(gold.select(*place, *_GOLD, hashed), g=whole))
+                words.append(bitmaps.by_word(gold.select(*PLACE, *_GOLD, hashed), g=whole))
             if GOLD_LATEST in snapshot.versions:
                 words.append(bitmaps.by_word(self._read(GOLD_LATEST).where(is_in_gold), l=nothing))
         has_producers = any(row["producer"] is not None for row in snapshot.loads)
@@ -93,17 +93,17 @@ class Offsets:
         """Replace load_seq by the load that added the row to Gold. For rows kept out: null, or the load that released them."""
         if not self._snapshot.kept_out:
             return kept
-        names = ("topic", "partition", "offset", "state", "settled_load_seq")
+        names = (*PLACE, "state", "settled_load_seq")
         columns = "topic string, partition int, offset bigint, state string, settled_load_seq bigint"
         rows = frames.of_tuples(self._spark, [[row[name] for name in names] for row in self._snapshot.kept_out], columns)
-        joined = kept.join(F.broadcast(rows), on=["topic", "partition", "offset"], how="left")
+        joined = kept.join(F.broadcast(rows), on=list(PLACE), how="left")
         brought = F.when(F.col("state").isNull(), F.col("load_seq")).when(F.col("state") == RELEASED, F.col("settled_load_seq"))
         return joined.withColumn("load_seq", brought).select(*kept.columns)
 
     def _bronze_words(self, silver: DataFrame, *, is_doubled: bool) -> DataFrame:
-        hashed = self._bronze().select("topic", "partition", "offset", bitmaps.content_hash(self._columns).alias("hash"))
+        hashed = self._bronze().select(*PLACE, bitmaps.content_hash(self._columns).alias("hash"))
         if is_doubled:  # Bronze holds some offsets twice: equal hashes would cancel out
-            hashed = hashed.dropDuplicates(["topic", "partition", "offset"])
+            hashed = hashed.dropDuplicates(list(PLACE))
         if self._snapshot.is_plain:
             return bitmaps.by_word(hashed, b=F.col("hash"))
         mask = F.broadcast(silver) if self._snapshot.count("accepted") <= _MOST_BROADCAST else silver

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
-from lakehouse.contracts.silver import RECORDS
+from lakehouse.contracts.silver import PLACE, RECORDS
 from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import pruning
@@ -83,7 +83,7 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
     for decoding, loads in decodings.items():
         rows = silver.where(pruning.any_of(loads))
         again = decoded(rows, with_schemas(spark, run, rows, decoding))
-        compared.append(again.where(F.col("kept") != _as_json("payload")).select("topic", "partition", "offset"))
+        compared.append(again.where(F.col("kept") != _as_json("payload")).select(*PLACE))
     yield from _counted(
         reduce(DataFrame.unionByName, compared), SILVER_RECORDS, "payloads that are not their values", "the value, decoded"
     )
@@ -91,7 +91,7 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
 
 def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> Iterator[Violation]:
     """Count the records that differ and name the first one."""
-    place = F.struct("topic", "partition", "offset")
+    place = F.struct(*PLACE)
     found = differing.agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first")).collect()[0]
     if found["records"]:
         first = found["first"]

@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -209,8 +210,8 @@ def redecide_load(
     counted = sum(row["records"] for row in decided)
     chunks = bronze_range.keys_in_chunks(narrow(records, rules), model.LIMITS.records, counted=counted)
     found = planner.classify(chunks, records, rules, load_seq=load_seq, resolve=lambda _: before, known=known)
-    segments = [segment for segment in found.segments if segment.kind != contract.REPLAY]
-    loads = stream_loads(segments, {}, before)
+    segments = found.segments.filter(pc.field("class") != contract.REPLAY)
+    loads = stream_loads(segments, found.jumps, {}, before)
     again = {stream_of(row): row for row in ledger_rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _other_outcomes(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(tables["rejects"], load_seq).where(F.col("load_seq") == load_seq)

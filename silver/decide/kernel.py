@@ -25,7 +25,7 @@ from silver.model import SEGMENT, SETTLED, tuples_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
@@ -40,7 +40,7 @@ class Position(NamedTuple):
     """The state of a stream before its next record: its watermark, and its previous records; -1 for a missing value.
 
     `before_epoch` and `before_sequence` are of the previous record that is neither a replay nor invalid, else of the watermark.
-    `last_offset` and `last_kind` (a class as an index of this module) are of the previous record of any class.
+    `last_offset` is of the previous record of any class.
     """
 
     epoch: int = NONE
@@ -48,7 +48,6 @@ class Position(NamedTuple):
     before_epoch: int = NONE
     before_sequence: int = NONE
     last_offset: int = NONE
-    last_kind: int = NONE
 
 
 @dataclass(frozen=True)
@@ -58,86 +57,22 @@ class Decided:
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
             the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects, or of duplicates, of an epoch whose sequences rise. `goes_on` is whether it continues the
-            last block of its stream in the previous chunk.
+            suspects, or of duplicates, of an epoch whose sequences rise.
+        jumps: The streams with jumps, and the numbers `jumps_forward` and `jumps_backward`.
         gaps: Stream, epoch, first and last sequence that accepted records of contiguous topics skip, in offset order.
         suspects: Key and offset of each, the first offset of its block, and `is_older`: its epoch is below its stream's.
         originals: Key and offset of the accepted records of the chunk that share a key with one of its suspects.
         out: Places of the records that are neither accepted nor replays.
         replays: Places of the replays.
-        after: The position of each stream after the chunk.
     """
 
     segments: pa.Table
+    jumps: pa.Table
     gaps: pa.Table
     suspects: pa.Table
     originals: pa.Table
     out: pa.Table
     replays: pa.Table
-    after: dict[Stream, Position]
-
-
-def decide(keys: pa.Table, watermarks: Watermarks, rules: Rules, positions: Mapping[Stream, Position]) -> Decided:
-    """Decide the records of a chunk.
-
-    `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and `settled` if
-    known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those read from the
-    records. `positions` are those of streams with records in an earlier chunk.
-
-    >>> from lakehouse.extract.sources import Source
-    >>> from silver.rules import Rules
-    >>> from silver.state.watermarks import Watermarks
-    >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
-    >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
-    >>> found = decide(keys, Watermarks({}), Rules(Source("header", "seq")), {}).segments
-    >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
-    [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
-    """
-    rows = sort_keys(keys)
-    streams = list(tuples_of(rows.streams, STREAM))
-    known, declared = _known(streams, watermarks.ordinals, positions), watermarks.declared
-    if declared:
-        epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
-        rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
-    policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
-    limits = [policies[topic].max_jump for topic, _, _ in streams]
-    is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
-    max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
-
-    is_first = starts_of(rows.stream)
-    is_replay = np.where(is_first, known["last_offset"][rows.stream], before_of(rows.offset)) == rows.offset
-    kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
-    counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
-    stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
-    kind[counted] = rows.settled[counted]
-    is_free = rows.settled[counted] == NONE
-    free, of_free = counted[is_free], stream[is_free]
-    kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
-    is_older = kind == _FENCED
-    if rules.compares_epochs:
-        kind[is_older] = _SUSPECT
-
-    begins = starts_of(stream)
-    last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
-    last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
-    is_same = epoch == last_epoch
-    forward, backward = np.zeros((2, len(kind)), np.int64)
-    forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
-    backward[counted] = is_same & (sequence < last_sequence)
-
-    found = _Classified(rows, kind, forward, backward)
-    goes_on = found.goes_on(is_first, known)
-    is_start = is_first | ~goes_on
-    accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
-    by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
-    return Decided(
-        pa.concat_tables([found.segments(accepted, by_epoch, goes_on), found.segments(others, is_start[others], goes_on)]),
-        found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
-        *found.suspects(is_start, is_older),
-        found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
-        found.places(kind == _REPLAY),
-        found.after(streams, counted, known),
-    )
 
 
 class Decision:
@@ -148,19 +83,79 @@ class Decision:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.continued: dict[tuple[str, int], int] = {}
+        self.continued: dict[Partition, int] = {}
         self._positions: dict[Stream, Position] = {}
 
     def decide(self, keys: pa.Table, watermarks: Watermarks) -> Decided:
-        """Decide a chunk, see `decide`. Uses only the watermarks of the chunk's streams."""
-        before = self._positions
-        chunk = decide(keys, watermarks, self.rules, before)
-        here = {stream[:2] for stream in chunk.after}  # only these partitions may continue in the next chunk
-        continuing = {stream: each for stream, each in before.items() if stream[:2] in here}
+        """Decide the records of a chunk. Uses only the watermarks of their streams.
+
+        `keys` has a row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem, and
+        `settled` if known. Texts may be dictionaries; epoch and sequence are 0 or more, or null. Declared epochs replace those
+        read from the records.
+
+        >>> from lakehouse.extract.sources import Source
+        >>> from silver.rules import Rules
+        >>> from silver.state.watermarks import Watermarks
+        >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
+        >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
+        >>> found = Decision(Rules(Source("header", "seq"))).decide(keys, Watermarks({})).segments
+        >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
+        [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
+        """
+        rows = sort_keys(keys)
+        streams = list(tuples_of(rows.streams, STREAM))
+        known, declared = _known(streams, watermarks.ordinals, self._positions), watermarks.declared
+        if declared:
+            epochs = np.array([declared.get(stream, NONE) for stream in streams], np.int64)[rows.stream]
+            rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
+        policies = {topic: self.rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
+        limits = [policies[topic].max_jump for topic, _, _ in streams]
+        is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
+        max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
+
+        is_first = starts_of(rows.stream)
+        is_replay = np.where(is_first, known["last_offset"][rows.stream], before_of(rows.offset)) == rows.offset
+        kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
+        counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
+        stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
+        kind[counted] = rows.settled[counted]
+        is_free = rows.settled[counted] == NONE
+        free, of_free = counted[is_free], stream[is_free]
+        kind[free], highest_epoch, highest = _classes(of_free, epoch[is_free], sequence[is_free], known, max_step)
+        is_older = kind == _FENCED
+        if self.rules.compares_epochs:
+            kind[is_older] = _SUSPECT
+
+        begins = starts_of(stream)
+        last_epoch = np.where(begins, known["before_epoch"][stream], before_of(epoch))
+        last_sequence = np.where(begins, known["before_sequence"][stream], before_of(sequence))
+        is_same = epoch == last_epoch
+        is_forward = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
+        is_backward = is_same & (sequence < last_sequence)
+        forward, backward = (np.bincount(stream[found], minlength=len(streams)) for found in (is_forward, is_backward))
+        jumping = np.flatnonzero(forward + backward)
+        jumps = {"jumps_forward": forward[jumping], "jumps_backward": backward[jumping]}
+
+        found = _Classified(rows, kind)
+        is_start = is_first | ~found.goes_on()
+        accepted, others = np.flatnonzero(kind == _ACCEPTED), np.flatnonzero(kind != _ACCEPTED)
+        by_epoch = starts_of(rows.stream[accepted], rows.epoch[accepted])
+        self._advance(found.after(streams, counted, known))
+        return Decided(
+            pa.concat_tables([found.segments(accepted, by_epoch), found.segments(others, is_start[others])]),
+            _with(rows.streams.take(pa.array(jumping)), jumps),
+            found.gaps(free[is_contiguous[of_free]], highest_epoch[is_contiguous[of_free]], highest[is_contiguous[of_free]]),
+            *found.suspects(is_start, is_older),
+            found.places((kind != _ACCEPTED) & (kind != _REPLAY)),
+            found.places(kind == _REPLAY),
+        )
+
+    def _advance(self, after: Mapping[Stream, Position]) -> None:
+        here = {stream[:2] for stream in after}  # only these partitions may continue in the next chunk
+        continuing = {stream: each for stream, each in self._positions.items() if stream[:2] in here}
         ordered = sorted((each.last_offset, stream[:2]) for stream, each in continuing.items())
         self.continued = {place: last for last, place in ordered}
-        self._positions = continuing | chunk.after
-        return chunk
+        self._positions = {**continuing, **after}
 
 
 class Rows(NamedTuple):
@@ -239,18 +234,15 @@ def _running_max(is_first: Flags, value: Numbers) -> Numbers:
 
 
 class _Classified(NamedTuple):
-    """Records with their classes, and with 0 or 1 for jumps forward and backward, to be summed."""
+    """Records with their classes."""
 
     rows: Rows
     kind: NDArray[np.int8]
-    forward: Numbers
-    backward: Numbers
 
-    def goes_on(self, is_first: Flags, known: Mapping[str, Numbers]) -> Flags:
-        """Whether each record continues the block of the previous record."""
+    def goes_on(self) -> Flags:
+        """Whether each record continues the block of the previous record, if that is of the same stream."""
         rows, kind = self.rows, self.kind
-        pairs = ((known["last_kind"], kind), (known["before_epoch"], rows.epoch), (known["before_sequence"], rows.sequence))
-        last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
+        last_kind, epoch, sequence = before_of(kind), before_of(rows.epoch), before_of(rows.sequence)
         rises = ((kind == _SUSPECT) | (kind == _DUPLICATE)) & (rows.epoch == epoch) & (rows.sequence > sequence)
         found: Flags = (kind == last_kind) & (rises | (kind == _REPLAY))
         return found
@@ -288,7 +280,7 @@ class _Classified(NamedTuple):
         """Return the position of each stream after its last record."""
         rows = self.rows
         last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
-        found = {"last_offset": rows.offset[last], "last_kind": self.kind[last].astype(np.int64)}
+        found = {"last_offset": rows.offset[last]}
         accepted = counted[self.kind[counted] == _ACCEPTED]
         for names, those in ((("epoch", "sequence"), accepted), (("before_epoch", "before_sequence"), counted)):
             for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
@@ -297,7 +289,7 @@ class _Classified(NamedTuple):
         columns = (found[name].tolist() for name in Position._fields)
         return dict(zip(streams, map(Position, *columns), strict=True))
 
-    def segments(self, those: Numbers, starts: Flags, goes_on: Flags) -> pa.Table:
+    def segments(self, those: Numbers, starts: Flags) -> pa.Table:
         """Return a segment per group of some records. `starts` marks the first record of each group, among those."""
         starting = np.flatnonzero(starts)
         lasts = lasts_of(starting, len(those))
@@ -315,11 +307,9 @@ class _Classified(NamedTuple):
             "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
             "last_sequence": pa.array(rows.sequence[last], mask=is_unread),
             "records": lasts - starting + 1,
-            "jumps_forward": np.add.reduceat(self.forward[those], starting),
-            "jumps_backward": np.add.reduceat(self.backward[those], starting),
             "content_sha256": pa.nulls(len(first)),
         }
-        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT).append_column("goes_on", pa.array(goes_on[first]))
+        return pa.table(columns).select(SEGMENT.names).cast(SEGMENT)
 
 
 def sort_keys(keys: pa.Table) -> Rows:

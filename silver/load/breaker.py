@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
 
     _Rows = Sequence[Mapping[str, Any]]
 

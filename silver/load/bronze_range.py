@@ -1,7 +1,4 @@
-"""The pinned Bronze range of a load: whole Bronze versions, without the offsets already decided; and its key columns.
-
-The key columns are Arrow tables of stream, offset, epoch, sequence and problem.
-"""
+"""The pinned Bronze range of a load: whole Bronze versions, without the offsets already decided; and its key columns."""
 
 from __future__ import annotations
 
@@ -17,23 +14,22 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import BRONZE, FINGERPRINT, is_of_topics, plain_topic
+from lakehouse.contracts.bronze import FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.silver import TOMBSTONE
+from lakehouse.contracts.silver import PLACE, TOMBSTONE, Partition
 from lakehouse.delta import small_tables, tables
-from lakehouse.delta.small_tables import FEW, Limits
+from lakehouse.delta.small_tables import Limits
 from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
 from lakehouse.spark.pruning import any_of, at
-from lakehouse.table import BRONZE_RECORDS, Table
+from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW
-from silver.state.plan import BronzeRange, Partition
+from silver.state.ledger import Arrived, BronzeRange
 from silver.state.tables import latest_bronze
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.ledger import Arrived
 
 _KEY_BYTES = 2**28
 """Largest size, in bytes, of key columns that are read without Spark. A producer's name may have a kilobyte."""
@@ -93,15 +89,12 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     Reads Bronze as of the range's last version; if that is gone, the current one up to the range's last offsets, whose bytes
     never change. An offset that was ingested twice comes twice.
     """
-    bronze = run.table(BRONZE_RECORDS)
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
         return within(latest_bronze(spark, run), bronze_range)
-    if (few := _few(bronze, bronze_range)) is not None:
-        return frames.of_arrow(spark, few).coalesce(1)  # written as one file on any number of cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)
-    records = small_tables.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
+    records = small_tables.frame(spark, run.table(BRONZE_RECORDS), version=version, without=without)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
     decided = [
@@ -126,14 +119,9 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
         return None
     texts = ("topic", "producer", "problem", FINGERPRINT)
     limits = Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
-    return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
-
-
-def _few(
-    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: Limits = FEW
-) -> pa.Table | None:
+    bronze, columns, version = run.table(BRONZE_RECORDS), [*NARROW, FINGERPRINT, "erased"], bronze_range.to_version
     decided = _decided_boxes(bronze_range)
-    rows = small_tables.few(bronze, columns, decided, version=bronze_range.to_version, is_outside=True, limits=limits)
+    rows = small_tables.few(bronze, columns, decided, version=version, is_outside=True, limits=limits)
     if rows is None or bronze_range.topics is None:
         return rows
     topics = [topic for topic in pc.unique(rows["topic"]).to_pylist() if plain_topic(topic) in bronze_range.topics]
@@ -209,7 +197,7 @@ def arrivals(
 
 def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
     records = records if topics is None else records.where(is_of_topics(topics))
-    compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
+    compared = records.select(*PLACE).join(F.broadcast(decided), on=["topic", "partition"], how="left")
     is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))
     counts = (F.count(F.lit(1)).alias("records"), F.count_if(is_replay).alias("replayed"))
     return compared.groupBy("topic", "partition").agg(*counts)

@@ -112,7 +112,7 @@ def apply_cutover(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover
     if cutover.shadow is None:
         _cut(spark, run, cutover)
     else:
-        _replace(spark, run, load_seq, cutover, cutover.shadow)
+        _replace(spark, run, load_seq, cutover)
     tables.delete(spark, loads, _undone(cutover))
     crash_point("swap.loads")
     own = spark.read.table(loads.sql).where(F.col("load_seq") == load_seq)
@@ -133,8 +133,9 @@ def _cut(spark: SparkSession, run: Run, cutover: Cutover) -> None:
     crash_point("swap.rejects")
 
 
-def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, shadow: str) -> None:
-    table = in_shadow(run, shadow).table(SILVER_RECORDS)
+def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover) -> None:
+    shadow = in_shadow(run, cutover)
+    table = shadow.table(SILVER_RECORDS)
     if not tables.exists(spark, table):
         raise TableStateError(
             "The shadow of the claimed rebuild does not exist.",
@@ -144,7 +145,7 @@ def _replace(spark: SparkSession, run: Run, load_seq: int, cutover: Cutover, sha
             next_step="Rebuild again: `tidemark rebuild --apply` replaces the unfinished one.",
         )
     for name in (SILVER_RECORDS, SILVER_REJECTS):
-        _overwrite(run, renumbered(spark, run, cutover, shadow, name), name, load_seq)
+        _overwrite(run, renumbered(spark, shadow, cutover, name), name, load_seq)
         crash_point(f"swap.{name.removeprefix('silver_')}")
 
 
@@ -156,9 +157,9 @@ def _undone(cutover: Cutover, column: str = "load_seq") -> str:
     return f"{column} > {cutover.keep_to} AND {column} <= {cutover.undo_to}"
 
 
-def renumbered(spark: SparkSession, run: Run, cutover: Cutover, shadow: str, name: str) -> DataFrame:
+def renumbered(spark: SparkSession, shadow: Run, cutover: Cutover, name: str) -> DataFrame:
     """Return a shadow's table with its load numbers, also in requests, moved above those it replaces."""
-    rows = spark.read.table(in_shadow(run, shadow).table(name).sql)
+    rows = spark.read.table(shadow.table(name).sql)
     numbers = [column for column in ("load_seq", "settled_load_seq") if column in rows.columns]
     numbered = rows.withColumns({column: F.col(column) + cutover.undo_to for column in numbers})
     if "request" not in rows.columns:
@@ -167,6 +168,6 @@ def renumbered(spark: SparkSession, run: Run, cutover: Cutover, shadow: str, nam
     return numbered.withColumn("request", F.coalesce(F.regexp_replace("request", _UP_TO, named), "request"))
 
 
-def in_shadow(run: Run, shadow: str) -> Run:
-    """Return the same run over a shadow of Silver's tables, with shared Bronze."""
-    return replace(run, lakehouse=replace(run.lakehouse, shadow=shadow))
+def in_shadow(run: Run, cutover: Cutover) -> Run:
+    """Return the same run over the shadow of Silver's tables, with shared Bronze."""
+    return replace(run, lakehouse=replace(run.lakehouse, shadow=cutover.shadow))

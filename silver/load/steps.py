@@ -14,24 +14,24 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, HELD, IN_ORDER, KEPT, LATE, LOADS, REJECTS, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, HELD, IN_ORDER, KEPT, LATE, LOADS, PLACE, REJECTS, REPLAY, STREAM
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ClaimStuckError, TableStateError, headline
-from lakehouse.protocol import cutover_fence, gold_rejects
+from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import bitmaps, frames, pruning, storage_errors
 from lakehouse.table import BRONZE_RECORDS, GOLD_REJECTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import decoded, with_schemas
-from silver.load import breaker, bronze_range, cutover, growth, recover
-from silver.load.planner import CurrentRules, plan, replan_range
+from silver.load import breaker, bronze_range, cutover, recover
+from silver.load.planner import CurrentRules, plan, replan_range, report_growth
 from silver.load.recover import RESTORE_OR_REBUILD, WATERMARK_AFTER, Recovered
 from silver.model import NO_LIMITS, LoadLimits
 from silver.requests import erase_key, planner
 from silver.state import ledger, watermarks
-from silver.state.ledger import SHARED, try_claim
+from silver.state.ledger import Plan, try_claim
 from silver.state.request import SETTLED_AS
 from silver.state.tables import latest_bronze, merge_rows, records_contract
 
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import Plan
 
-_PLACE = ["topic", "partition", "offset"]
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 """The columns for the offset and sequence of a single-record reject, and their names in Silver."""
 _SETTLED = "tidemark_settled"
@@ -83,7 +81,7 @@ def load_once(
         run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
         breaker.require_closed(spark, run, planned, limits.shares)
         claim(spark, run, planned)
-        growth.report(run, planned.rules, recovered.rules)
+        report_growth(run, planned.rules, recovered.rules)
         apply_claim(spark, run, planned)
     return _done(run, planned, is_repeat=False)
 
@@ -153,7 +151,7 @@ def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Return the range's accepted records, and late ones if the policy accepts them. Only replays shuffle wide rows."""
     records = bronze_range.read(spark, run, planned.range)
     if planned.replayed is not None:
-        twice = bitmaps.join(spark, records, planned.replayed, "left_semi").dropDuplicates(_PLACE)
+        twice = bitmaps.join(spark, records, planned.replayed, "left_semi").dropDuplicates(list(PLACE))
         records = bitmaps.join(spark, records, planned.replayed, "left_anti").unionByName(twice)
     rows = planned.watermarks.in_declared_epochs(sequenced(records, planned.rules.of_sequences))
     if planned.out is not None:
@@ -176,10 +174,10 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Return the records to release, under the stream and sequence of their decision; TableStateError if Bronze lacks one."""
     places = frames.of_arrow(spark, planned.settled.rows.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
     near = from_bytes(latest_bronze(spark, run).where(pruning.offset_filter(planned.settled.rows)))
-    found = near.join(F.broadcast(places.withColumnsRenamed(_NUMBERS)), on=_PLACE, how="inner")
+    found = near.join(F.broadcast(places.withColumnsRenamed(_NUMBERS)), on=list(PLACE), how="inner")
     rules = with_schemas(spark, run, found, planned.rules) if planned.rules.decodes else planned.rules
     rows = _completed(found.withColumn("arrival", F.lit(LATE)), planned, rules)
-    counted = rows.select(*_PLACE).agg(F.count(F.lit(1)), F.count_distinct(*_PLACE)).collect()[0]
+    counted = rows.select(*PLACE).agg(F.count(F.lit(1)), F.count_distinct(*PLACE)).collect()[0]
     if counted[1] != planned.settled.rows.num_rows:
         raise TableStateError(
             "Bronze lacks records of this release.",
@@ -188,7 +186,7 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
             expected=f"{planned.settled.rows.num_rows}, as silver_rejects names them",
             next_step="Something other than Tidemark changed Bronze: restore it. The next run then finishes the claimed load.",
         )
-    return rows if counted[0] == counted[1] else rows.dropDuplicates(_PLACE)  # Bronze holds some twice
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(list(PLACE))  # Bronze holds some twice
 
 
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -198,7 +196,7 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     places = planned.settled.rows.select(["topic", "partition", "first_offset", "load_seq"])
     _mark_settled(spark, run, planned, SILVER_REJECTS, places)
-    in_gold = planned.settled.in_gold.select([*gold_rejects.PLACE, "gate_run_id", "load_seq"])
+    in_gold = planned.settled.in_gold.select([*PLACE, "gate_run_id", "load_seq"])
     _mark_settled(spark, run, planned, GOLD_REJECTS, in_gold)
     settled = planned.settled.rows.num_rows + planned.settled.in_gold.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
@@ -245,7 +243,7 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
 def replan_claim(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     """Plan a claimed load again from its pinned inputs. TableStateError if the outcome differs from the claimed one."""
     rows, known = recovered.open_claim or [], recovered.watermarks
-    claim = {name: rows[0][name] for name in SHARED}
+    claim = rows[0]
     run.report.event("silver.repeating", load_seq=claim["load_seq"], claimed_by=claim["run_id"])
     if claim["request"] is not None:
         planned = planner.plan_request(spark, run, known, claim)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.silver import COLLISION
+from lakehouse.contracts.silver import COLLISION, PLACE
 from lakehouse.delta import tables
 from lakehouse.protocol import cutover_fence
 from lakehouse.run.crash_points import crash_point
@@ -25,12 +25,11 @@ from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
     from lakehouse.run.context import Run
-    from silver.state.plan import Plan
+    from silver.state.ledger import Plan
     from silver.state.request import Erase
     from silver.state.watermarks import Watermarks
 
 _PLACES = "tidemark_erased"
-_PLACE = ("topic", "partition", "offset")
 _APPEND_ONLY = "delta.appendOnly"
 
 
@@ -61,7 +60,7 @@ def erase(spark: SparkSession, run: Run, plan: Plan, request: Erase) -> None:
     """
     load_seq = F.lit(request.load_seq or plan.load_seq).cast("bigint")
     meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
-    places = meant.select(*_PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
+    places = meant.select(*PLACE, "up_to_offset", load_seq.alias("load_seq")).distinct()
     places = cutover_fence.guarded(places, run, plan.load_seq)
     _in_rejects(run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
@@ -80,16 +79,16 @@ def erase_in_bronze(spark: SparkSession, run: Run, plan: Plan, request: Erase) -
     meant = records(latest_bronze(spark, run), request, plan.watermarks, plan.load_seq)
     whole = meant.where(F.col("erased").isNull())
     left = sequenced(whole, with_schemas(spark, run, whole, plan.rules))
-    kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
+    kept = left.join(F.broadcast(collisions.distinct()), on=list(PLACE), how="left")
     cutover_fence.require_not_rolled_back(spark, run, plan.load_seq)  # before append-only is lifted
-    left_ones = cutover_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    left_ones = cutover_fence.guarded(kept.dropDuplicates(list(PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, request.load_seq or plan.load_seq)
 
 
 def erase_in_shadow(spark: SparkSession, run: Run, shadow: Run) -> None:
     """Erase in a shadow what is erased in Bronze: a replay reads old versions. Commits to silver_rejects and silver_records."""
     erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
-    places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
+    places = erased.select(*PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
     _in_rejects(shadow.table(SILVER_REJECTS), places)
     _in_silver(spark, shadow.table(SILVER_RECORDS), places, "found.erased IS NULL")
 
@@ -125,7 +124,7 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
     tables.set_properties(spark, table, {_APPEND_ONLY: "false"})
     try:
-        _update(table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
+        _update(table, left.select(*PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     finally:  # even if a restore has rolled back the erasure meanwhile, because no run would then repeat it
         tables.set_properties(spark, table, kept_on)
 

@@ -31,8 +31,7 @@ from silver.model import REJECT, streams_of
 from silver.requests import erase_key
 from silver.rules import Rules
 from silver.state import ledger
-from silver.state.ledger import StreamLoad, load_of
-from silver.state.plan import BronzeRange, Plan, Settled
+from silver.state.ledger import BronzeRange, Plan, Settled, StreamLoad, load_of
 from silver.state.request import Accepted, Request, Reset
 from silver.state.tables import before_load, latest_bronze
 from silver.state.watermarks import Streams, Watermarks

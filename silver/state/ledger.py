@@ -1,47 +1,108 @@
-"""The ledger: sums up segments as rows, one per stream that a load touches, and commits a load's rows as its claim.
+"""The plan of a load, and the ledger: a row per stream that the load touches. The commit of the rows is the load's claim.
 
 The claim is the write-ahead log: it is committed before anything else of the load. Sums are Python's unbounded integers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, CUTOVERS, LATE, LOADS, RECORDS, REPLAY, Ordinal, Stream
+from lakehouse.contracts import silver as contract
+from lakehouse.contracts.silver import CLASSES, STREAM, Ordinal, Partition, Stream, stream_of
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, ConservationError, TableStateError
+from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.run.crash_points import crash_point
 from lakehouse.settings.policies import LATE_OUTCOMES
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver.model import Range, Segment, by_name
+from silver.model import REJECT, Range, by_name, rows_of, tuples_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.rules import Rules
-    from silver.state.plan import Partition
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
-SHARED = (
-    *("load_seq", "kind", "pipeline", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "rules", "request"),
-    *("reason", "requested_by", "run_id", "claimed_at"),
-)
 _LARGEST = 2**63 - 1
 _COPIED = ("released", "discarded", "erased", "last_offset", "jumps_forward", "jumps_backward")
 _MOST_RANGES = 1_000
 Arrived = tuple[int, int]
 """A partition's records in a Bronze range, and how many of them are at or below its last decided offset."""
+
+
+@dataclass(frozen=True)
+class BronzeRange:
+    """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
+
+    `counted` is the number of records in these versions, by their commits; None if unknown. `up_to` has the last offset of each
+    partition if the versions can no longer be read. `joined` are topics that the previous load did not decide; the versions do
+    not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
+    """
+
+    after_version: int
+    to_version: int
+    above: Mapping[Partition, int]
+    counted: int | None
+    up_to: Mapping[Partition, int] | None = None
+    topics: Sequence[str] | None = None
+    joined: Collection[str] = ()
+    is_cut: bool = False
+    is_current: bool = False
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The earlier rows of `silver_rejects` and `gold_rejects` that a request settles; `left` counts the others by reason."""
+
+    rows: pa.Table = field(default_factory=REJECT.empty_table)
+    in_gold: pa.Table = field(default_factory=ROW.empty_table)
+    left: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
+
+    `watermarks` are those before the load, including retired streams that occur again. `out` are offsets that Silver does not
+    get, as `lakehouse.spark.bitmaps.blocks`; `late` accepted late ones; `replayed` those that occur twice in the range.
+    `counts_replays`: whether `replay` counts repeated ingests, which is unknown once those versions are gone.
+    """
+
+    load_seq: int
+    rules: Rules
+    watermarks: Watermarks
+    range: BronzeRange
+    ledger: list[dict[str, Any]]
+    rejects: pa.Table
+    out: pa.Table | None = None
+    late: pa.Table | None = None
+    replayed: pa.Table | None = None
+    settled: Settled = field(default_factory=Settled)
+    request: Request | None = None
+    counts_replays: bool = True
+
+    def count(self, name: str) -> int:
+        """Sum one of the ledger's counts over all streams."""
+        return sum(map(itemgetter(name), self.ledger))
+
+    @property
+    def undecodable(self) -> int:
+        """The invalid records that only lack a decodable value."""
+        found: int = self.rejects.filter(pc.field("reason") == contract.UNDECODABLE).num_rows  # each is a single record
+        return found
 
 
 @dataclass
@@ -63,24 +124,21 @@ class StreamLoad:
     erased: int = 0
     declared_epoch: int | None = None
 
-    def add(self, segment: Segment) -> None:
-        """Add a segment of the stream; accepted ones must come in ascending order of epoch."""
-        self.counts[segment.kind] += segment.records
-        self.last_offset = max(self.last_offset, segment.last_offset)
-        self.jumps_forward += segment.jumps_forward
-        self.jumps_backward += segment.jumps_backward
-        epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
-        if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
-            known = self.ordinal
+    def add(self, segment: Row) -> None:
+        """Add a row of `silver.model.SEGMENT`; accepted ones must come in ascending order of epoch."""
+        self.counts[segment["class"]] += segment["records"]
+        self.last_offset = max(self.last_offset, segment["last_offset"])
+        if segment["class"] == contract.ACCEPTED:
+            known, epoch, first, last = self.ordinal, segment["epoch"], segment["first_sequence"], segment["last_sequence"]
             below = known[1] if known is not None and known[0] == epoch else first - 1
-            missing = last - below - segment.records
+            missing = last - below - segment["records"]
             if missing < 0 or (known is not None and (epoch, first) <= known):
-                topic, partition, producer = segment.stream
+                topic, partition, producer = stream_of(segment)
                 above = "" if known is None else f", above (epoch, sequence) {known}"
                 raise ConservationError(
                     "More records of a stream were accepted than it has sequences; nothing was written.",
                     where=f"topic {topic}, partition {partition}, producer {producer!r}",
-                    observed=f"{segment.records} records accepted, of epoch {epoch} and sequences {first} to {last}",
+                    observed=f"{segment['records']} records accepted, of epoch {epoch} and sequences {first} to {last}",
                     expected=f"each sequence once{above}",
                     next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. "
                     "Bronze holds the records.",
@@ -89,27 +147,37 @@ class StreamLoad:
             self.ordinal = (epoch, last)
 
 
-def stream_loads(
-    segments: Iterable[Segment], arrivals: Mapping[Partition, Arrived], watermarks: Watermarks
-) -> dict[Stream, StreamLoad]:
-    """Sum up segments per stream. Replays count in the partition's own row, whose producer is null.
+def records_of(segments: pa.Table) -> dict[Partition, int]:
+    """Return the number of decided records of each partition."""
+    summed = segments.group_by(list(contract.PARTITION)).aggregate([("records", "sum")])
+    return {(topic, partition): records for topic, partition, records in tuples_of(summed, summed.column_names)}
 
+
+def stream_loads(
+    segments: pa.Table, jumps: pa.Table, arrivals: Mapping[Partition, Arrived], watermarks: Watermarks
+) -> dict[Stream, StreamLoad]:
+    """Sum up segments and `jumps` of `silver.decide.kernel.Decided` per stream.
+
+    Replays count in the partition's own row, whose producer is null.
     ConservationError if a partition's classes do not add up to its Bronze records, or a stream accepted too many.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
-    counted: Counter[Partition] = Counter()
-    for segment in sorted(segments, key=lambda segment: segment.epoch or 0):
-        topic, partition, producer = segment.stream
-        stream = (topic, partition, None if segment.kind == REPLAY else producer)
+    counted = records_of(segments)
+    for segment in rows_of(segments.sort_by("epoch")):
+        topic, partition, producer = stream_of(segment)
+        stream = (topic, partition, None if segment["class"] == contract.REPLAY else producer)
         loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
-        counted[topic, partition] += segment.records
+    for topic, partition, producer, forward, backward in tuples_of(jumps, jumps.column_names):
+        load = loads[topic, partition, producer]
+        load.jumps_forward += forward
+        load.jumps_backward += backward
     for place, (records, replayed) in arrivals.items():
         if replayed:
             load = loads.setdefault((*place, None), StreamLoad(known.get((*place, None))))
-            load.counts[REPLAY] += replayed
+            load.counts[contract.REPLAY] += replayed
             load.last_offset = max(load.last_offset, watermarks.last_offsets[place])
-        if (classes := counted[place] + replayed) != records:
+        if (classes := counted.get(place, 0) + replayed) != records:
             raise ConservationError(
                 "The classes do not add up to the records that Bronze holds; nothing was written.",
                 where=f"topic {place[0]}, partition {place[1]}",
@@ -123,18 +191,21 @@ def stream_loads(
 def rows(
     loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
 ) -> list[dict[str, object]]:
-    """Return the load's ledger rows, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share."""
+    """Return the load's ledger rows, see `lakehouse.contracts.silver.LOADS`; `claim` has the columns that all rows share.
+
+    It may be a row of the same load, as in a repeat.
+    """
     before, last_offsets = watermarks.ordinals, watermarks.last_offsets
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [
         {
-            **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
             **claim,
+            **dict(zip(STREAM, stream, strict=True)),
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
-            "late_accepted": load.counts[LATE] if LATE_OUTCOMES[policies[stream[0]].late] == "kept" else 0,
+            "late_accepted": load.counts[contract.LATE] if LATE_OUTCOMES[policies[stream[0]].late] == "kept" else 0,
             **{name: getattr(load, name) for name in _COPIED},
             **dict(zip(("epoch_before", "high_watermark_before"), before.get(stream, (None, None)), strict=True)),
             **dict(zip(("epoch_after", "high_watermark_after"), load.ordinal or (None, None), strict=True)),
@@ -190,7 +261,7 @@ def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, 
     AnotherWriterError if another run claimed the load.
     """
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
-    tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
+    tables.append(rows, table, contract.LOADS, transaction=transaction, metadata=run.run_id)
     last = log_files.last_append(table.local_folder, transaction.app_id, load_seq)
     if last and last.metadata:
         claimed_by = {last.metadata}
@@ -217,7 +288,7 @@ def shared_columns(
     """Return the ledger columns that all rows of a load share. It takes Bronze after the first of the versions."""
     return {
         "load_seq": load_seq,
-        "kind": request.kind if request else RECORDS,
+        "kind": request.kind if request else contract.RECORDS,
         "pipeline": run.pipeline,
         "bronze_after_version": versions[0],
         "bronze_to_version": versions[1],
@@ -235,4 +306,4 @@ def open_cutover(ledger: Iterable[Row], finished: int) -> list[Row]:
     """Return the ledger's rows of its last load if that is an unfinished cutover; otherwise empty."""
     unfinished = [row for row in ledger if row["load_seq"] > finished]
     last = max((row["load_seq"] for row in unfinished), default=0)
-    return [row for row in unfinished if row["load_seq"] == last and row["kind"] in CUTOVERS]
+    return [row for row in unfinished if row["load_seq"] == last and row["kind"] in contract.CUTOVERS]

@@ -28,7 +28,7 @@ from silver.model import NO_LIMITS, LoadLimits, tuples_of
 from silver.state.tables import merge_rows
 
 if TYPE_CHECKING:
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from lakehouse.run.context import Run
     from silver.rules import Rules
 
@@ -84,9 +84,9 @@ class Watermarks:
         return Watermarks({**self.rows, **moved})
 
     @cached_property
-    def last_offsets(self) -> dict[tuple[str, int], int]:
+    def last_offsets(self) -> dict[Partition, int]:
         """The last decided offset of each partition."""
-        offsets: dict[tuple[str, int], int] = {}
+        offsets: dict[Partition, int] = {}
         for (topic, partition, _), row in self.rows.items():
             offsets[topic, partition] = max(offsets.get((topic, partition), row.last_offset), row.last_offset)
         return offsets

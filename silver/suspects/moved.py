@@ -19,21 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, STREAM
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, DUPLICATE, LATE, PLACE, STREAM
 from lakehouse.spark import bitmaps, frames, pruning
 from silver import model
 from silver.columns import NONE, codes, filled, on_disk, row_codes, starts_of
 from silver.model import SETTLED, tuples_of
 from silver.suspects.compare import ERASED, KEY
-from silver.suspects.resolve import PLACE, accepted, are_below, content_sha256, contents_of, of_keys, with_content
+from silver.suspects.resolve import accepted, are_below, content_sha256, contents_of, of_keys, with_content
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from lakehouse.contracts.silver import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Partition, Stream
     from silver.columns import Flags, Numbers
     from silver.rules import Rules
-    from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
     from silver.suspects.resolve import KnownRecords
 
@@ -131,7 +130,7 @@ class Moved:
         for keys in chunks:
             nth, topics = codes(keys["topic"])
             turns = np.array([len(self._earlier.get(topic, ())) for topic in topics.to_pylist()], np.int64)[nth]
-            for turn in np.unique(turns).tolist():
+            for turn in np.unique(turns).tolist() or [0]:  # a range may hold replays only
                 part = keys if len(topics) == 1 else keys.filter(pa.array(turns == turn))
                 if turn:
                     waiting.setdefault(turn, []).append(on_disk(part.unify_dictionaries()))

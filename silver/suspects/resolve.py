@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, JUMP, LATE, REJECTS, STREAM, SUSPECT, silver_records
+from lakehouse.contracts.silver import COLLISION, JUMP, LATE, PLACE, REJECTS, STREAM, SUSPECT, silver_records
 from lakehouse.delta import small_tables
 from lakehouse.extract.per_topic import by_topic
 from lakehouse.spark import bitmaps, frames, pruning
@@ -32,15 +32,13 @@ from silver.suspects.compare import ERASED, KEY, compare, merge_blocks
 
 if TYPE_CHECKING:
     from lakehouse.contracts.contract import Contract
-    from lakehouse.contracts.silver import Ordinal
+    from lakehouse.contracts.silver import Ordinal, Partition
     from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from silver.decide.kernel import Decided
     from silver.rules import Rules
-    from silver.state.plan import Partition
     from silver.state.watermarks import Watermarks
 
-PLACE = ("topic", "partition", "offset")
 _OF_SILVER = (*KEY, "key", "value", "erased")
 _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")
 _VARIES = r"(?:source|transaction|ts_[mun]s|__\w+)"
@@ -101,7 +99,7 @@ class Suspects:
         of Silver, as `lakehouse.spark.bitmaps.blocks`.
         """
         found = chunk.segments
-        singles, blocks = _of_class(found, JUMP, COLLISION), _of_class(found, SUSPECT)
+        singles = _of_class(found, JUMP, COLLISION)
         parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, COLLISION, SUSPECT]))))]
         # The late records of a partition are compared only while it continues.
         self._late = [late for late in self._late if not continued.keys().isdisjoint(tuples_of(late, PLACE[:2]))]
@@ -110,8 +108,9 @@ class Suspects:
             hashed = with_content(places, contents_of(self._records.sparkSession, places, self._records))
             column = SEGMENT.get_field_index("content_sha256")
             parts.append(singles.set_column(column, SEGMENT.field(column), hashed["content_sha256"]))
-        if blocks.num_rows:
-            parts.append(_segments(self._rows(chunk, watermarks, continued, out), blocks))
+        if chunk.suspects.num_rows:
+            rows = self._rows(chunk, watermarks, continued, out)
+            parts.append(rows.append_column("reason", pa.nulls(len(rows))).select(SEGMENT.names).cast(SEGMENT))
         return pa.concat_tables(parts)
 
     def _rows(
@@ -243,15 +242,3 @@ def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
     others = [name for name in keys.columns if name != "producer"]
     is_same = reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
     return rows.join(F.broadcast(keys), on=is_same, how="left_semi")
-
-
-def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
-    """Convert classified suspects to segments. The jump counts and `goes_on` of a block stay with its first part."""
-    is_first = pc.equal(rows["first_offset"], rows["block"]).to_numpy()
-    for name in ("jumps_forward", "jumps_backward", "goes_on"):
-        of_first = np.zeros(len(rows), np.int64)
-        of_first[is_first] = blocks[name].to_numpy()  # both are sorted by stream and offset
-        rows = rows.append_column(name, pa.array(of_first))
-    goes_on = pc.and_(rows["goes_on"].cast(pa.bool_()), pc.equal(rows["class"], DUPLICATE))
-    segments = rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)
-    return segments.append_column("goes_on", goes_on)

@@ -14,7 +14,7 @@ from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
 from pipelines import job
 from silver.load import recover, steps
-from silver.state.plan import Plan
+from silver.state.ledger import Plan
 
 
 def take_off() -> None:

@@ -19,7 +19,7 @@ STEPS = {
     "append_rejects": "silver.load.steps",
     "advance": "silver.load.steps",
     "write_accepted": "bronze.progress.topic_registry",
-    "complete_rules": "silver.load.growth",
+    "complete_rules": "silver.load.planner",
 }  # each step of the model, and the module of the function that it models
 
 SWAP_STEPS = {
@@ -288,7 +288,7 @@ class Load:
         return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
     def complete_rules(self, tables: Tables, found: Found, pinned: Claim) -> Claim:
-        """As `silver.load.growth.complete_rules`: which records are compared across the partitions of a topic that got one."""
+        """As `silver.load.planner.complete_rules`: which records are compared across the partitions of a topic that got one."""
         if not self.world.sent_before or not pinned.has_numbering:
             return pinned
         before = next((claim for claim in reversed(found.ledger) if claim.load < pinned.load and not claim.is_release), None)

@@ -1,12 +1,23 @@
 """The sequential decision: docs/rule.md as a fold over each stream, record by record. It is the reference of the kernel."""
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, FENCED, INVALID, JUMP, REPLAY, SUSPECT, Ordinal, Stream
-from silver.model import Range, Segment
+from silver.model import Range
 from silver.rules import Rules
+
+
+class Segment(NamedTuple):
+    stream: Stream
+    epoch: int | None
+    kind: str
+    reason: str | None
+    first_offset: int
+    last_offset: int
+    first_sequence: int | None
+    last_sequence: int | None
+    records: int = 1
 
 
 class Arrival(NamedTuple):
@@ -19,19 +30,21 @@ class Arrival(NamedTuple):
 
 
 def fold(
-    records: Iterable[Arrival], watermarks: Mapping[Stream, Ordinal], rules: Rules
-) -> tuple[list[Segment], dict[Stream, list[Range]]]:
-    """Decide whole streams: per stream the rejects' blocks, an accepted segment per epoch, and the ranges that it skips."""
-    segments, gaps = list[Segment](), dict[Stream, list[Range]]()
-    for stream, of_stream in groupby(records, key=lambda record: record.stream):
-        older = SUSPECT if rules.compares_epochs else FENCED
-        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
-        for record in of_stream:
-            folding.take(record)
-        segments += [*folding.blocks, *folding.accepted.values()]
-        if folding.gaps:
-            gaps[stream] = folding.gaps
-    return segments, gaps
+    chunks: Iterable[Iterable[Arrival]], watermarks: Mapping[Stream, Ordinal], rules: Rules
+) -> tuple[list[Segment], dict[Stream, list[Range]], dict[Stream, tuple[int, int]]]:
+    """Decide whole streams. Return segments, whose blocks end with their chunk, the skipped ranges, and the jumps both ways."""
+    older = SUSPECT if rules.compares_epochs else FENCED
+    streams: dict[Stream, _Stream] = {}
+    for chunk in chunks:
+        for each in streams.values():
+            each.is_open = False
+        for record in chunk:
+            if (stream := record.stream) not in streams:
+                streams[stream] = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump, older)
+            streams[stream].take(record)
+    segments = [segment for each in streams.values() for segment in (*each.blocks, *each.accepted.values())]
+    gaps = {stream: each.gaps for stream, each in streams.items() if each.gaps}
+    return segments, gaps, {stream: (each.forward, each.backward) for stream, each in streams.items()}
 
 
 class _Stream:
@@ -44,6 +57,7 @@ class _Stream:
         self.is_open = False  # whether the last block may go on
         self.accepted: dict[int, Segment] = {}
         self.gaps: list[Range] = []
+        self.forward = self.backward = 0
 
     def take(self, record: Arrival) -> None:
         stream, offset, epoch, sequence, problem, settled = record
@@ -54,8 +68,10 @@ class _Stream:
         else:
             step = sequence - self.before[1] if self.before is not None and self.before[0] == epoch else 1
             self.before = (epoch, sequence)
+            self.forward += step > 1
+            self.backward += step < 0
             kind = settled or self._class_of(epoch, sequence)
-            segment = Segment(stream, epoch, kind, None, offset, offset, sequence, sequence, 1, int(step > 1), int(step < 0))
+            segment = Segment(stream, epoch, kind, None, offset, offset, sequence, sequence)
             if kind == ACCEPTED:
                 self._accept(segment, epoch, sequence)
             else:
@@ -98,6 +114,4 @@ def _joined(block: Segment, segment: Segment) -> Segment:
         last_offset=segment.last_offset,
         last_sequence=segment.last_sequence,
         records=block.records + segment.records,
-        jumps_forward=block.jumps_forward + segment.jumps_forward,
-        jumps_backward=block.jumps_backward + segment.jumps_backward,
     )

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakehouse.contracts.silver import stream_of
-from silver.model import SPAN, Segment
-from tests.support.fold import Arrival
+from silver.model import SPAN
+from tests.support.fold import Arrival, Segment
 from tests.support.reference import Place, Seen
 
 KEYS = pa.schema(
@@ -33,7 +33,7 @@ def keys_of(records: Iterable[Arrival]) -> pa.Table:
 
 
 def segments_of(found: pa.Table) -> list[Segment]:
-    names = ("epoch", "class", "reason", *SPAN, "records", "jumps_forward", "jumps_backward")
+    names = ("epoch", "class", "reason", *SPAN, "records")
     return [Segment(stream_of(row), *(row[name] for name in names)) for row in found.to_pylist()]
 
 

@@ -30,8 +30,7 @@ from silver.requests import erase_key
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
-from silver.state.ledger import shared_columns
-from silver.state.plan import Plan
+from silver.state.ledger import Plan, shared_columns
 from silver.state.request import Erase, RecordFilter, Request
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored

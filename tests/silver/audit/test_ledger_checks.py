@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakehouse.errors import ConservationError
 from silver.audit import ledger_checks
-from silver.model import Segment
+from silver.model import SEGMENT
 from silver.state import ledger
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.silver_rows import LEDGER, STREAM, Row, as_lines, claim
@@ -131,16 +132,17 @@ NAMELESS = ("t", 0, "")
 @pytest.mark.parametrize(
     ("segment", "expected"),
     [
-        (Segment(NAMELESS, 0, "accepted", None, 0, 9, 8, 12, 10), "sequences 8 to 12"),
-        (Segment(NAMELESS, 0, "accepted", None, 0, 5, 7, 12, 6), "above (epoch, sequence) (0, 7)"),
+        ({"last_offset": 9, "first_sequence": 8, "last_sequence": 12, "records": 10}, "sequences 8 to 12"),
+        ({"last_offset": 5, "first_sequence": 7, "last_sequence": 12, "records": 6}, "above (epoch, sequence) (0, 7)"),
     ],
     ids=["more records than sequences", "not above the watermark"],
 )
-def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Segment, expected: str) -> None:
+def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Row, expected: str) -> None:
     known = Watermarks({NAMELESS: Watermark(0, 7, 20, 1, "rules")})
+    accepted = {"topic": "t", "partition": 0, "producer": "", "epoch": 0, "class": "accepted", "first_offset": 0}
 
     with pytest.raises(ConservationError, match="accepted than it has sequences") as refused:
-        ledger.stream_loads([segment], {}, known)
+        ledger.stream_loads(pa.Table.from_pylist([accepted | segment], SEGMENT), pa.table({}), {}, known)
 
     assert expected in str(refused.value)
     assert "producer ''" in str(refused.value)

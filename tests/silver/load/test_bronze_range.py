@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakehouse.delta import tables
+from lakehouse.delta import small_tables, tables
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.run.context import Run
 from lakehouse.spark import frames
@@ -17,7 +17,7 @@ from silver.extract.columns import NARROW, keys_are_current, narrow
 from silver.load import bronze_range
 from silver.model import streams_of
 from silver.rules import Reading, Rules
-from silver.state.plan import BronzeRange
+from silver.state.ledger import BronzeRange
 from tests.support.bronze import SEQ, Record, put, put_read
 
 _RULES = Rules(SEQ.sequence)
@@ -47,7 +47,7 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, *, is_few: bool
 ) -> None:
     if not is_few:
-        monkeypatch.setattr(bronze_range, "_few", lambda *_: None)
+        monkeypatch.setattr(small_tables, "few", lambda *_, **__: None)
     partitions = [0] * 100 + [1] * 300 + [2] * 100
     put(spark, run, [Record.of(nth, nth, partition=partition) for nth, partition in enumerate(partitions)])
     pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 1): 399})

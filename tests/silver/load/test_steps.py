@@ -35,10 +35,9 @@ from tidemark.readers.database import connect
 Kind = Literal["release", "discard"]
 
 BY_HEADER = Rules(Source("header", "seq"))
-LIMITS = Limits()
 
 
-def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, limits: Limits = LIMITS) -> load.Load:
+def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, limits: Limits = model.LIMITS) -> load.Load:
     create_tables(spark, run, rules)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(model, "LIMITS", limits)

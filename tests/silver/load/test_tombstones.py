@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakehouse.extract.sources import Source
-from silver.decide.kernel import decide
+from silver.decide.kernel import Decision
 from silver.load.bronze_range import with_tombstones
 from silver.load.planner import rejects_of
 from silver.rules import Reading, Rules
@@ -33,7 +33,7 @@ def test_only_a_record_without_a_value_is_skipped_and_it_is_discarded_at_once() 
     )
     assert with_tombstones(given, replace(SKIPPING, skips_tombstones=False)) is given
     named = with_tombstones(given, SKIPPING)
-    out = rejects_of(decide(named, Watermarks({}), SKIPPING, {}).segments.drop_columns("goes_on"), 1, SKIPPING)
+    out = rejects_of(Decision(SKIPPING).decide(named, Watermarks({})).segments, 1, SKIPPING)
     found = {(row["topic"], row["first_offset"]): (row["class"], row["reason"], row["state"]) for row in out.to_pylist()}
     assert found == {
         ("t", 1): ("invalid", "value_tombstone", "discarded"),

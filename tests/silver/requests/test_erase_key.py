@@ -8,7 +8,7 @@ from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from silver.requests import planner
 from silver.rules import Rules
-from silver.state.plan import Settled
+from silver.state.ledger import Settled
 from silver.state.tables import create_tables
 from silver.state.watermarks import Streams, Watermark, Watermarks
 from tests.support.bronze import Record, frame

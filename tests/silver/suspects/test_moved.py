@@ -185,3 +185,10 @@ def test_a_late_record_of_another_partition_does_not_make_its_original_a_duplica
     records = [Seen("t", 0, 1, 200), Seen("t", 0, 2, 50), Seen("t", 1, 1, 50)]
     assert _classes(records, grown={"t": None}, late="drop") == ["accepted", "late", "accepted"]
     assert _classes(records, grown={"t": None}, late="accept") == ["accepted", "late", "duplicate"]
+
+
+def test_a_load_without_new_records_has_one_empty_chunk() -> None:
+    rules = Rules(Source("value"), continues=CONTINUES[0])
+    look: Any = Moved(None, None, None, rules, load_seq=1)  # type: ignore[arg-type]  # it asks no table
+
+    assert [len(keys) for keys in look.in_order([_keys([])])] == [0]
