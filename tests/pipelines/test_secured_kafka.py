@@ -120,12 +120,16 @@ def test_what_librdkafka_cannot_ask_the_java_client_asks(
     secured.let_read(name)
     truststore = make_truststore(secured.authority, tmp_path / "trust.jks")
     login = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f'{OAUTH} unsecuredLoginStringClaim_sub="{READER}";'}
+
+    def config(lacking: dict[str, str], **more: Any) -> Path:
+        kafka = {"bootstrap_servers": secured.bootstrap_servers, "topics": [name], "properties": properties | lacking}
+        return write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**kafka, **more})
+
     for lacking, said in ((truststore, "JKS"), (login, "no such login")):
-        servers = {"bootstrap_servers": secured.bootstrap_servers, "properties": properties | lacking}
-        file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, "topics": [name]})
-        code, found, printed = checked(file, capsys)
+        code, found, printed = checked(config(lacking), capsys)
         assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True), printed
         assert said in found["topics"]["observed"]
+    file = config(login)
     assert main(["run", "--config", str(file)]) == 0
     secured.send(name, sequenced(3, 4, 5))
     assert asked(file, "status", "--lag")["lag"][0]["lag"] == 3
@@ -141,8 +145,7 @@ def test_what_librdkafka_cannot_ask_the_java_client_asks(
     assert main(["run", "--config", str(file)]) == 0
     assert asked(file, "sql", "SELECT sequence FROM gold_records ORDER BY 1") == [{"sequence": n} for n in (1, 2, 5)]
 
-    skip = {"on_unreadable_topic": "skip", "topics": [name, HIDDEN]}
-    file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, **skip})
+    file = config(login, on_unreadable_topic="skip", topics=[name, HIDDEN])
     secured.send(name, sequenced(6))
     capsys.readouterr()
     assert main(["run", "--config", str(file), "--json"]) == 1
