@@ -1,7 +1,6 @@
 """Publishing over real tables: exactly once, whatever stops it and however often it is done."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from lakehouse.settings.gate import Gate
 from lakehouse.settings.gold import Gold, GoldModel
 from tests.support.prepared import Histories, copy_of
 from tests.support.silver import two_loads
-from tidemark.readers.database import run_query
 
 pytestmark = pytest.mark.everywhere
 
@@ -102,25 +100,6 @@ def test_a_gate_run_that_failed_publishes_nothing_and_models_wait(
     assert refresh_models(spark, run, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()
 
     assert not tables.exists(spark, run.table("gold_records"))
-
-
-def test_gold_restored_alone_is_published_again_without_silver(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
-    publish(spark, audited, gate_run, Gold())
-    for name in ("gold_records", "gold_stream_health"):
-        spark.sql(f"RESTORE TABLE {audited.table(name).sql} TO VERSION AS OF 0")
-
-    again = gate.audit(spark, audited, Gate())
-    assert again is not None
-    publish(spark, audited, again, Gold())
-
-    assert_gold_holds_silver(spark, audited)
-    if (folder := audited.table("silver_records").local_folder) is None:
-        return  # files are taken away in a folder only
-    held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
-    shutil.rmtree(folder)  # as maintenance may: decision 0009
-    assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
-    with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
-        assert list(found.rows) == [(9,)]
 
 
 def test_a_broken_model_leaves_gold_and_others(spark: SparkSession, audited: Run, gate_run: GateRun, tmp_path: Path) -> None:

@@ -4,30 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.model.checker import Counterexample, Model, Step, explore
-
-
-def counter(*, bad: int | None = None) -> Model[int]:
-    def steps(number: int) -> Iterator[Step[int]]:
-        for by in (1, 2):
-            if number + by <= 4:
-                yield Step(f"add {by}", number + by)
-
-    return Model(0, steps, {"bad": lambda number: number == bad}, lambda number: number == 4)
-
-
-def test_every_state_and_step_is_counted() -> None:
-    outcome = explore(counter())
-
-    assert (outcome.states, outcome.transitions, outcome.finished, outcome.stuck) == (5, 7, 1, 0)
-    assert outcome.counterexample is None
-
-
-def test_a_counterexample_is_the_shortest() -> None:
-    found = explore(counter(bad=3)).counterexample
-
-    assert found == Counterexample("bad", ("add 1", "add 2"))
-    assert str(found) == "bad after 2 steps\n  1. add 1\n  2. add 2"
+from tests.model.checker import Model, Step, explore
 
 
 @pytest.mark.parametrize(("is_help", "stuck"), [(True, 0), (False, 2)])

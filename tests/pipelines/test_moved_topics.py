@@ -303,23 +303,26 @@ def test_epochs_are_compared_after_two_growths(spark: SparkSession, run: Run, br
     assert medallion.verify(job, is_deep=True)["ok"]
 
 
-@pytest.mark.parametrize(("partitions", "shown"), [(2, "per_partition"), (1, None)])
 def test_partitions_that_count_for_themselves_are_not_compared(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics, *, partitions: int, shown: str | None
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics
 ) -> None:
-    name, servers = topic(partitions), broker.bootstrap_servers
-    job = job_of(spark, run, broker, name)
-    for partition in range(partitions):
-        send(servers, name, sequenced(*range(1, 31 - partition), partition=partition))
+    servers, before = broker.bootstrap_servers, {topic(partitions): partitions for partitions in (2, 1)}
+    job = job_of(spark, run, broker, *before)
+    for name, partitions in before.items():
+        for partition in range(partitions):
+            send(servers, name, sequenced(*range(1, 31 - partition), partition=partition))
     load(job)
-    add_partitions(servers, name, 3)
-    for partition in range(partitions, 3):
-        send(servers, name, sequenced(*range(1, 6), partition=partition))
-    send(servers, name, sequenced(30, 31, 32))
-    assert counts(load(job)) == (2 + 5 * (3 - partitions), 1, 0, 0)
+    for name, partitions in before.items():
+        add_partitions(servers, name, 3)
+        for partition in range(partitions, 3):
+            send(servers, name, sequenced(*range(1, 6), partition=partition))
+        send(servers, name, sequenced(30, 31, 32))
+    assert counts(load(job)) == (4 + 5 + 10, 2, 0, 0)
     report: Any = run.report
-    (added,) = report.named("silver.partitions_added")
-    assert (added["numbering"], "sent again" in added["compared"]) == (shown, True)
+    added = {
+        each["topic"]: (each["numbering"], "sent again" in each["compared"]) for each in report.named("silver.partitions_added")
+    }
+    assert added == dict(zip(before, (("per_partition", True), (None, True)), strict=True))
 
 
 def test_a_backlog_is_compared_if_the_config_says_so(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:

@@ -111,30 +111,25 @@ def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
     assert "swordfish" not in printed + said.out + said.err
 
 
-@pytest.fixture(params=["JKS", "OAUTHBEARER"])
-def of_java(
-    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
-) -> dict[str, str]:
-    """Properties that librdkafka lacks: a truststore, or a login."""
-    if request.param == "JKS":
-        return {**properties, **make_truststore(secured.authority, tmp_path / "trust.jks")}
-    jaas = f'{OAUTH} unsecuredLoginStringClaim_sub="{READER}";'
-    return {**properties, "sasl.mechanism": request.param, "sasl.jaas.config": jaas}
-
-
 @pytest.mark.usefixtures("spark")
 def test_what_librdkafka_cannot_ask_the_java_client_asks(
-    secured: SecuredBroker, of_java: dict[str, str], tmp_path: Path, asked: Ask, capsys: pytest.CaptureFixture[str]
+    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = f"for-java-{of_java['sasl.mechanism']}"
+    name = "for-java"
     secured.create_topic(name, sequenced(1, 2))
     secured.let_read(name)
-    servers = {"bootstrap_servers": secured.bootstrap_servers, "properties": of_java}
-    file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, "topics": [name]})
-    code, found, printed = checked(file, capsys)
-    assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True), printed
-    lacks = "JKS" if of_java["ssl.truststore.type"] == "JKS" else "no such login"
-    assert lacks in found["topics"]["observed"]
+    truststore = make_truststore(secured.authority, tmp_path / "trust.jks")
+    login = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f'{OAUTH} unsecuredLoginStringClaim_sub="{READER}";'}
+
+    def config(lacking: dict[str, str], **more: Any) -> Path:
+        kafka = {"bootstrap_servers": secured.bootstrap_servers, "topics": [name], "properties": properties | lacking}
+        return write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**kafka, **more})
+
+    for lacking, said in ((truststore, "JKS"), (login, "no such login")):
+        code, found, printed = checked(config(lacking), capsys)
+        assert (code, found["topics"]["ok"], found["bronze"]["ok"]) == (0, True, True), printed
+        assert said in found["topics"]["observed"]
+    file = config(login)
     assert main(["run", "--config", str(file)]) == 0
     secured.send(name, sequenced(3, 4, 5))
     assert asked(file, "status", "--lag")["lag"][0]["lag"] == 3
@@ -150,8 +145,7 @@ def test_what_librdkafka_cannot_ask_the_java_client_asks(
     assert main(["run", "--config", str(file)]) == 0
     assert asked(file, "sql", "SELECT sequence FROM gold_records ORDER BY 1") == [{"sequence": n} for n in (1, 2, 5)]
 
-    skip = {"on_unreadable_topic": "skip", "topics": [name, HIDDEN]}
-    file = write_config(tmp_path, root=str(tmp_path / "lake"), kafka={**servers, **skip})
+    file = config(login, on_unreadable_topic="skip", topics=[name, HIDDEN])
     secured.send(name, sequenced(6))
     capsys.readouterr()
     assert main(["run", "--config", str(file), "--json"]) == 1

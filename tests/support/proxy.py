@@ -22,10 +22,7 @@ class Proxy:
         self._serving: dict[asyncio.Task[None], Connection] = {}
         self._passable = asyncio.Event()
         self._passable.set()
-        self._answered = 0
         self.delay_seconds = 0.0  # how long each piece of an answer is under way; more pieces may be so at once
-        self.cuts_left = 0  # of every connection; a bound, or an answer longer than the bytes would never come
-        self.cut_after_bytes = 0  # of answers of all connections together
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -84,7 +81,7 @@ class Proxy:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._take(reader, under_way, is_answer=is_answer))
-                both.create_task(self._deliver(under_way, writer, is_answer=is_answer))
+                both.create_task(self._deliver(under_way, writer))
         except* OSError:
             pass
         writer.close()
@@ -95,7 +92,7 @@ class Proxy:
             data = await reader.read(_CHUNK)
             await under_way.put((self._loop.time() + self.delay_seconds * is_answer, data))
 
-    async def _deliver(self, under_way: Queue[tuple[float, bytes]], writer: StreamWriter, *, is_answer: bool) -> None:
+    async def _deliver(self, under_way: Queue[tuple[float, bytes]], writer: StreamWriter) -> None:
         while True:
             due, data = await under_way.get()
             await asyncio.sleep(due - self._loop.time())
@@ -104,15 +101,6 @@ class Proxy:
                 return
             writer.write(data)
             await writer.drain()
-            if is_answer:
-                self._count(len(data))
-
-    def _count(self, size: int) -> None:
-        self._answered += size
-        if self.cuts_left and self._answered > self.cut_after_bytes:
-            self._answered = 0
-            self.cuts_left -= 1
-            self._abort_all()
 
     def _abort_all(self) -> None:
         for connection in self._serving.values():

@@ -11,15 +11,13 @@ from pyspark.sql import SparkSession
 
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
-from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
-from silver.load import steps
 from silver.state.request import Erase, RecordFilter, Request
-from tests.conftest import Prepared, Runs
+from tests.conftest import Prepared
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import published, ran, require_sound, stopped_at
+from tests.support.stages import ran, require_sound
 from tidemark.commands.recovery import write_rebuilt
 from tidemark.readers import quarantine
 from tidemark.readers.why import why
@@ -90,6 +88,7 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     assert marks(spark, run) == [4]
     silver = spark.read.table(run.table("silver_records").sql).where("offset IN (1, 4)").collect()
     assert {(row["sequence"], row["arrival"], row["payload"]) for row in silver} == {(2, "late", None), (4, "late", None)}
+    assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]
     put(spark, run, [sent(5, 2, b"not json", key=b"mine"), sent(6, 2), sent(7, 5)])
     last = ran(spark, run, settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}}))
     assert (last["invalid"], last["undecodable"]) == (1, 1)
@@ -98,26 +97,6 @@ def test_by_the_documented_config_undecodable_values_wait(spark: SparkSession, p
     kinds = {row[0]: (row[1], row[-1]) for row in rejected(spark, run)}
     assert kinds == {offset: ("collision" if offset == 6 else "invalid", state) for offset, state in states.items()}
     require_sound(spark, run, is_deep=True)
-
-
-def test_accepted_values_have_no_payload_and_a_rebuild_holds_them(spark: SparkSession, new_run: Runs) -> None:
-    run = new_run()
-    put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
-    budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
-    accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**EXAMPLE, **budget})
-    with stopped_at(steps, "append_silver"):
-        bronze_to_silver.run(spark, run, accept)
-    assert bronze_to_silver.run(spark, new_run(), example(run))["repeated"] == [1]  # by the policy that it had claimed
-    published(spark, run, accept)
-    assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]
-    assert offsets(spark, run, "gold_records") == [0, 1, 2]
-    results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
-    assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]
-
-    rebuilt = rebuild.rebuild(spark, run, example(run), apply=True, reason="stricter", by="ann")
-
-    assert rebuilt["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
-    assert offsets(spark, run, "silver_records") == [0, 2]
 
 
 def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(

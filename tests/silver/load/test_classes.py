@@ -18,26 +18,12 @@ BY_PRODUCER = Reading(Source("header", "seq"), producer=Source("header", "produc
 RULES = Rules(Source("header", "seq"), own=(("nameless", BY_PRODUCER), ("alike", BY_PRODUCER)))
 
 RESENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 4, 2, 3, 4, 6])]
-BAD = [
-    Record.of(0, 1),
-    Record(1, value=b"no header"),
-    Record(2, headers=(("seq", b"2"), ("seq", b"3"))),
-    Record.of(3, "9" * 40),
-    Record.of(4, -5),
-    Record.of(5, "2.5"),
-    Record(6, headers=(("seq", b"\xff\xfe"),)),
-    Record(7, headers=(("seq", None),)),
-    Record(8, headers=(("seq", b"2"), ("seq", b"2"))),
-    Record(9, key=None, value=None, headers=(("seq", b"3"),)),
-    Record(10, value=b"", headers=(("seq", b"4"),)),
-    Record(11, value=b"x" * 1_000_000, headers=(("seq", b"5"),)),
-]
 NAMELESS = [Record.of(0, 1, epoch=0), Record.of(1, 2, epoch=0)]
 NAMES = dict(enumerate(["a", "A", "a ", "a\0", " ", "\u00e9", "e\u0301", "\uffff", "\U0001f40c", "null"], start=1))
 OWN = [(name, sequence) for number, name in NAMES.items() for sequence in (number, 50)]
 ALL = [(name, sequence) for name in NAMES.values() for sequence in NAMES]
 ALIKE = [Record.of(offset, sequence, producer=name, epoch=0) for offset, (name, sequence) in enumerate(OWN + ALL)]
-SENT = {"resent": RESENT, "bad": BAD, "nameless": NAMELESS}
+SENT = {"resent": RESENT, "nameless": NAMELESS}
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +57,6 @@ def test_a_resent_block_is_listed_as_one_and_counted_with_its_jumps(spark: Spark
     assert_df_equality(rejects, spark.createDataFrame(expected, rejects.schema), transforms=[])
     assert kept(spark, decided, "resent") == [(0, 1), (1, 2), (2, 3), (3, 4), (7, 6)]
     assert [tuple(row) for row in counted.collect()] == [(8, 5, 3, 1, 1, 1, 6)]
-
-
-def test_every_kind_of_bad_record_ends_in_its_class_and_the_rest_flows(spark: SparkSession, decided: Run) -> None:
-    found = rows(spark, decided, "silver_rejects", "bad").orderBy("first_offset").collect()
-
-    assert [(row["first_offset"], row["class"], row["reason"]) for row in found] == [
-        (1, "invalid", "sequence_missing"),
-        (2, "invalid", "sequence_disagrees"),
-        (3, "invalid", "sequence_out_of_range"),
-        (4, "invalid", "sequence_not_a_whole_number"),
-        (5, "invalid", "sequence_not_a_whole_number"),
-        (6, "invalid", "sequence_not_a_whole_number"),
-        (7, "invalid", "sequence_null"),
-    ]
-    assert kept(spark, decided, "bad") == [(0, 1), (8, 2), (9, 3), (10, 4), (11, 5)]
 
 
 def test_records_that_name_no_stream_still_move_the_partition(spark: SparkSession, decided: Run) -> None:

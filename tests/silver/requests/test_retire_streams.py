@@ -15,7 +15,7 @@ from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.request import RecordFilter, Request, Reset
 from tests.support.bronze import Record, put
-from tests.support.prepared import Histories, History
+from tests.support.prepared import History
 from tests.support.small_config import settings_of
 from tests.support.stages import require_sound, stopped_at
 
@@ -68,11 +68,6 @@ BACK = [
 ]
 
 
-def never_left(spark: SparkSession, run: Run) -> None:
-    for records in (FIRST, BACK):
-        loaded(spark, run, settings_of(run, **CONFIG), records)
-
-
 def came_back(spark: SparkSession, run: Run) -> None:
     """Load 1: FIRST. Load 2 retires its streams, and was killed before its last step. Load 3: BACK."""
     config = settings_of(run, **CONFIG)
@@ -88,16 +83,6 @@ def came_back(spark: SparkSession, run: Run) -> None:
     assert retired(spark, run, config) == 0
     done = loaded(spark, run, config, BACK)
     assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
-
-
-def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(spark: SparkSession, histories: Histories) -> None:
-    whole, other = histories.original(came_back), histories.original(never_left)
-
-    assert decided(spark, whole) == decided(spark, other)
-    marks = standing(spark, whole)
-    assert set(marks) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
-    back = {(0, producer) for producer in "abd"}
-    assert {stream: marks[stream] for stream in back} == {stream: standing(spark, other)[stream] for stream in back}
 
 
 def test_a_decision_on_a_retired_stream_knows_where_it_stood(spark: SparkSession, new_run: Callable[[], Run]) -> None:
@@ -125,6 +110,7 @@ def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepa
     run = prepared(came_back)
     config = settings_of(run, **CONFIG)
     whole = decided(spark, run)
+    assert set(standing(spark, run)) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
 
     for to, streams in ((2, {(0, None)}), (1, {(0, "a"), (0, "b"), (0, "c")})):
         restore.restore(spark, run, config, to, reason="-", by="ann", is_dry_run=False)
