@@ -4,25 +4,20 @@ Within a stream the sequence orders a key's records; between streams the timesta
 `gold_latest_by_stream` keeps the last record of each stream for keys in several streams (decision 0043).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
 
 from gold import rows as gold_rows
 from lakehouse.contracts.silver import STREAM
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol import cutover_fence
+from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakehouse.run.context import Run
 
 _MOST_KEYS = 200_000
 """Limit on the keys that are collected to the driver."""
@@ -34,8 +29,7 @@ def is_by_current_rule(spark: SparkSession, run: Run) -> bool:
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     """The keys of new records that occur in several streams, including known rows, or None; and both tables' rows, pinned."""
 
     in_several: DataFrame | None
@@ -47,7 +41,14 @@ def find_keys(spark: SparkSession, run: Run, records: DataFrame) -> Keys:
     known = [_at_latest_version(spark, run, GOLD_LATEST)]
     if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
         known.append(_at_latest_version(spark, run, GOLD_LATEST_BY_STREAM))
-    return Keys(_shared(spark, records, known), known)
+    streams, keys = records.select(*STREAM, "key"), records.select("topic", "key").distinct()
+    for each in known:
+        streams = streams.unionByName(gold_rows.of_keys(each.select(*STREAM, "key"), keys))
+    shared = gold_rows.shared(streams)
+    found = shared.limit(_MOST_KEYS + 1).toArrow()
+    if not len(found):
+        return Keys(None, known)
+    return Keys(shared if len(found) > _MOST_KEYS else frames.of_arrow(spark, found), known)
 
 
 def merge(spark: SparkSession, run: Run, records: DataFrame, keys: Keys, *, up_to: int) -> None:
@@ -86,19 +87,6 @@ def rebuild(spark: SparkSession, run: Run, *, up_to: int) -> None:
 def _at_latest_version(spark: SparkSession, run: Run, name: str) -> DataFrame:
     table = run.table(name)
     return tables.read(spark, table, version=tables.version(spark, table))
-
-
-def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
-    """Return the keys of new rows that occur in several streams, including known rows; None if there are none."""
-    streams = came.select(*STREAM, "key")
-    keys = came.select("topic", "key").distinct()
-    for each in known:
-        streams = streams.unionByName(gold_rows.of_keys(each.select(*STREAM, "key"), keys))
-    shared = gold_rows.shared(streams)
-    found = shared.limit(_MOST_KEYS + 1).toArrow()
-    if not len(found):
-        return None
-    return shared if len(found) > _MOST_KEYS else frames.of_arrow(spark, found)
 
 
 def _merge(  # noqa: PLR0913, PLR0917 -- the parts of a MERGE; partial binds the first three

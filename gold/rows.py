@@ -1,16 +1,10 @@
 """The contents of Gold's tables, as pure functions of Silver, the ledger and the gate run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.spark import frames
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _SEQUENCE = ("epoch", "sequence")
 _TIME = ("timestamp", "partition", "offset")
@@ -82,10 +76,7 @@ def _is_higher() -> str:
 
 
 def stream_counts(silver: DataFrame) -> DataFrame:
-    """Count Silver's undecodable rows (bigint), and find the newest_record_at (timestamp). Grain: a stream and load.
-
-    `value` is only tested for null.
-    """
+    """Count Silver's undecodable rows (bigint), and find the newest_record_at (timestamp). Grain: a stream and load."""
     undecodable = F.lit(False)
     if "payload" in silver.columns:
         undecodable = F.col("payload").isNull() & F.col("value").isNotNull()

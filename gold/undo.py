@@ -1,21 +1,16 @@
 """Remove rows from Gold: rows of rolled-back loads, of a rejected range, of an erased key, or of an undone decision."""
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from gold.latest import is_by_current_rule, rebuild
 from lakehouse.contracts.silver import DISCARDED, HELD
 from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_RECORDS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:

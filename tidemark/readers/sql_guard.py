@@ -3,8 +3,6 @@
 Either guard would suffice: `require_select` refuses what is not known to only read, and `fence` removes files and network.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """Print what a run, the gate or a request did, and what a plan would do."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
