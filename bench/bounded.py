@@ -16,7 +16,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from bench.loads import Silent
-from bench.machine import held_bytes, machine, processes, tree
+from bench.machine import machine, resident_bytes
 from bench.markdown import table
 from bench.shapes import Shape
 from bench.sitting import require
@@ -58,8 +58,7 @@ def load_all(spark: SparkSession, run: Run, most: int) -> Iterator[tuple[steps.L
         done = steps.load_once(spark, run, _SHAPE.rules, LoadLimits(records=most))
         if done is None:
             return
-        known = dict(processes())
-        yield done, time.monotonic() - started, sum(held_bytes(pid) for pid in tree(os.getpid(), known))
+        yield done, time.monotonic() - started, resident_bytes(os.getpid())
         is_cut = done.is_cut
 
 

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.contract import Contract
 
 _TABLES = "tables"  # where the copies are, in the floor's folder
-
 _EXPECTATIONS = 9  # rows that a gate run adds
-
 _NEW = "bench_new_rows"
 
 
@@ -47,15 +45,11 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
     """Commit once to each of the eight tables to which a run over a few records commits once, by plain means.
 
     Bronze is a bare Structured Streaming copy. Silver and Gold get its new rows, the others as many rows as a run gives them.
-
-    Args:
-        spark: The session.
-        job: The broker, the topic and the floor's folder.
-        first_offset: The first new offset of each partition; also the load's number.
+    `first_offset` is the first new one of each partition, and the load's number.
     """
     lakehouse = lakehouse_of(job)
     rows = _taken_in(spark, job, first_offset)
-    streams = partitions_of(job.topic)
+    streams = streams_of(job.topic, [None])
     commit_silver(spark, lakehouse, streams, first_offset, rows)
 
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
@@ -67,13 +61,7 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
 
 
 def copy_thrice(spark: SparkSession, job: Job, first_offset: int) -> None:
-    """Copy a topic's new records to a table, from there to a table as Silver's, and from there to one as Gold's.
-
-    Args:
-        spark: The session.
-        job: The broker, the topic and the floor's folder.
-        first_offset: The first new offset of each partition; 0 makes the tables.
-    """
+    """Copy a topic's new records to a table, on to one as Silver's, and on to one as Gold's. Offset 0 makes the tables."""
     lakehouse = lakehouse_of(job)
     if not first_offset:
         tables.create(spark, lakehouse.table(SILVER_RECORDS), silver_records())
@@ -91,27 +79,14 @@ def require_gained(job: Job, load_seq: int, expected: int) -> None:
 
 
 def commit_silver(spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, load_seq: int, rows: DataFrame) -> None:
-    """Commit what a Silver load commits: a row of the ledger for each stream, the records, and a MERGE of as many watermarks.
-
-    Args:
-        spark: The session.
-        lakehouse: Where the three tables are.
-        streams: Topic, partition and producer of each stream.
-        load_seq: The load's number.
-        rows: The records, with the columns of Silver.
-    """
+    """Commit as a Silver load does: a row of the ledger for each stream, the records, and a MERGE of as many watermarks."""
     tables.append(_by_stream(spark, streams, load_seq, LOADS), lakehouse.table(LOADS.name), LOADS)
     tables.append(rows, lakehouse.table(SILVER_RECORDS), silver_records())
     _merge(spark, lakehouse, _by_stream(spark, streams, load_seq, WATERMARKS), WATERMARKS, STREAM)
 
 
-def partitions_of(topic: str) -> pa.Table:
-    """The streams of a topic whose records name no producer."""
-    return streams_of(topic, [None])
-
-
 def streams_of(topic: str, producers: Sequence[str | None]) -> pa.Table:
-    """The streams of some producers, each in every partition of a topic."""
+    """The streams of some producers (None for no producer), each in every partition of a topic."""
     places = [(partition, name) for partition in range(PARTITIONS) for name in producers]
     partitions, names = zip(*places, strict=True)
     return pa.table({"topic": [topic] * len(places), "partition": partitions, "producer": pa.array(names, pa.string())})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from bench.loads import write_config
-from bench.machine import machine, processes, tree
+from bench.machine import cpu_seconds, machine
 from bench.markdown import table
 from bench.topics import PARTITIONS, record_of
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH
@@ -114,12 +113,12 @@ def measure(servers: str, root: Path, *, rate: int, minutes: int, every: float) 
             time.sleep(1)
         options = ["--send", servers, "--rate", str(rate), "--minutes", str(minutes)]
         with _running([sys.executable, "-m", "bench.fresh", *options]) as sender:
-            ends, used = [time.time()], [_cpu_seconds(loop.pid)]
+            ends, used = [time.time()], [cpu_seconds(loop.pid)]
             for _ in range(minutes):
                 time.sleep(max(0.0, ends[0] + len(ends) * _MINUTE - time.time()))
                 _require_alive(loop)
                 ends.append(time.time())
-                used.append(_cpu_seconds(loop.pid))
+                used.append(cpu_seconds(loop.pid))
             if sender.wait(_MINUTE):
                 raise SystemExit("the sender did not hold its rate")
     with suppress(subprocess.TimeoutExpired):  # records that are not published would count as never sent
@@ -142,11 +141,6 @@ def _running(command: list[str], output: IO[str] | None = None) -> Iterator[Pope
 def _require_alive(loop: Popen[bytes]) -> None:
     if loop.poll() is not None:
         raise SystemExit(f"the loop ended with {loop.returncode}")
-
-
-def _cpu_seconds(pid: int) -> float:
-    known = dict(processes())
-    return sum(known[each].ticks for each in tree(pid, known) if each in known) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -40,17 +40,9 @@ def fill_silver(spark: SparkSession, run: Run, records: int) -> None:
 
 
 def append_records(spark: SparkSession, bronze: Table, records: int, after: int, *, noise: int = 1) -> int:
-    """Append records to Bronze in one commit, equally many to each partition, numbered on.
+    """Append records to Bronze in one commit, equally many to each partition; return Bronze's version.
 
-    Args:
-        spark: The session.
-        bronze: The table, which is created if it is missing.
-        records: How many.
-        after: How many Bronze has already.
-        noise: How many pieces of 32 bytes a value is made of.
-
-    Returns:
-        Bronze's version after it.
+    Creates Bronze if it is missing. `after` is how many records it has already; a piece of noise has 32 bytes.
     """
     tables.create(spark, bronze, BRONZE)
     offset = F.floor(F.col("id") / PARTITIONS) + after // PARTITIONS
@@ -62,13 +54,7 @@ def append_records(spark: SparkSession, bronze: Table, records: int, after: int,
 
 
 def bronze_rows(rows: DataFrame, topic: str, *, noise: int = 1) -> DataFrame:
-    """Bronze records, the same value again where the sequence comes again.
-
-    Args:
-        rows: partition, offset and seq; where a partition has several producers, `producer` too.
-        topic: The topic that they have.
-        noise: How many pieces of noise a value is made of.
-    """
+    """Bronze records of rows with partition, offset, seq and perhaps producer. A sequence has the same value each time."""
     pieces = [F.unhex(F.sha2(F.concat_ws("-", "partition", "seq", F.lit(nth)).cast("binary"), 256)) for nth in range(noise)]
     headers = {HEADER: "seq", **({PRODUCER_HEADER: "producer"} if "producer" in rows.columns else {})}
     columns = {

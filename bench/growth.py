@@ -32,13 +32,7 @@ _SERVERS = "none:9092"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large everything is.
-
-    Attributes:
-        histories: Records before the middle one of the measured loads.
-        load: Records of a load.
-        rounds: Measured loads on each history.
-    """
+    """Records before the middle one of the measured loads, records of a load, and measured loads on each history."""
 
     histories: tuple[int, ...]
     load: int

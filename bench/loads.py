@@ -41,13 +41,7 @@ def settings_of(place: Place, topic: str, root: Path, **more: object) -> Setting
 
 
 def write_config(servers: str, topic: str, root: Path) -> Path:
-    """The config of a pipeline that reads one of the benchmark's topics, as the installed commands take it.
-
-    Args:
-        servers: The broker.
-        topic: The topic.
-        root: Where the tables go; the file goes there too.
-    """
+    """Write the config of a pipeline that reads one of the benchmark's topics, into the tables' folder."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / "tidemark.yml"
     file.write_text(json.dumps(_config(servers, topic, root)), encoding="utf-8")  # JSON is YAML

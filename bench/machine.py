@@ -27,13 +27,7 @@ _ZOMBIE = "Z"
 
 
 class Process(NamedTuple):
-    """A process at a look.
-
-    Attributes:
-        parent: Its parent's id.
-        ticks: Its CPU time, with that of the children that it has waited for.
-        has_ended: Whether it has ended, and its parent has not waited for it yet.
-    """
+    """A process: its CPU time has that of the children that it waited for; nobody has waited for one that has ended."""
 
     parent: int
     ticks: int
@@ -42,13 +36,7 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU time so far.
-
-    Attributes:
-        at: The wall clock, in seconds.
-        own: CPU seconds of this process and all below it: Python, Spark's JVM, the broker.
-        everything: CPU seconds of the whole machine, time stolen by its host included.
-    """
+    """CPU seconds so far: of this process and all below it, and of the whole machine with the time that its host stole."""
 
     at: float
     own: float
@@ -62,7 +50,7 @@ class Usage:
         tick = os.sysconf("SC_CLK_TCK")
         fields = [int(field) for field in (_PROC / "stat").read_text().splitlines()[0].split()[1:]]
         busy = sum(fields[:_GUEST]) - sum(fields[place] for place in _IDLE)
-        return cls(time.monotonic(), _own_ticks() / tick, busy / tick)
+        return cls(time.monotonic(), cpu_seconds(os.getpid()), busy / tick)
 
     def others_cores(self, later: Usage) -> float:
         """How many cores everything but this benchmark used, from here to a later moment."""
@@ -114,9 +102,10 @@ def held_bytes(pid: int) -> int:
     return 0
 
 
-def _own_ticks() -> int:
+def cpu_seconds(root: int) -> float:
+    """The CPU time of a process and all below it, so far."""
     known = dict(processes())
-    return sum(known[pid].ticks for pid in tree(os.getpid(), known) if pid in known)
+    return sum(known[pid].ticks for pid in tree(root, known) if pid in known) / os.sysconf("SC_CLK_TCK")
 
 
 def tree(root: int, known: Mapping[int, Process]) -> Iterator[int]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from bench import parts
 from bench.machine import QUIET_CORES
 from bench.markdown import disturbed
-from bench.peers.figures import SHOWN, peers_table
-from bench.peers.outcome import Outcome
+from bench.peers.figures import Outcome, peers_table
 from bench.truth import Counts
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ def save(folder: Path, sitting: Sitting, found: Found, conditions: Mapping[str, 
         "is_valid": not sitting.disturbances(),
         "disturbances": sitting.disturbances(),
         "rounds": [asdict(start) for start in sitting.starts],
-        "peers": {name: {"title": peer.title, "what": peer.what, "way": peer.way} for name, peer in SHOWN.items()},
         "outcomes": [asdict(each) for each in found.outcomes],
         "failures": found.failures,
     }

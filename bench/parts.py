@@ -24,13 +24,7 @@ WHOLE, EVENTS, READERS, ENDLESS = "whole", "events", "readers", "endless"
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the benchmark.
-
-    Attributes:
-        name: Names its file.
-        command: What measures it.
-        marks: Its rows in the table.
-    """
+    """A part of the benchmark: its name and file, the command that measures it, and its rows in the table."""
 
     name: str
     command: str
@@ -80,12 +74,7 @@ def load(file: Path) -> tuple[Sitting, dict[str, object]]:
 
 
 def costs(folder: Path, names: tuple[str, ...] = ()) -> str:
-    """The table of costs, with a warning and a line on the source for each part.
-
-    Args:
-        folder: The page's folder.
-        names: The parts; all where it is empty.
-    """
+    """The table of costs, with a warning and a line on the source for each part; of all parts if none is named."""
     lines: list[tuple[str, ...]] = []
     warnings, conditions = [], {}
     for part in PARTS:

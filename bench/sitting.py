@@ -26,11 +26,9 @@ class WrongResultError(Exception):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One thing done once.
+    """One thing done once, on an input.
 
     Attributes:
-        name: What was done.
-        pattern: On which input.
         round: In which round, from 1.
         records: How many records it took in.
         seconds: Wall time.
@@ -70,13 +68,7 @@ class RoundStart:
 
 @dataclass
 class Sitting:
-    """What was measured so far.
-
-    Attributes:
-        measurements: In the order in which they were made.
-        starts: The machine before each round.
-        facts: What was counted.
-    """
+    """What was measured and counted so far, in order, and the machine before each round."""
 
     measurements: list[Measurement] = field(default_factory=list)
     starts: list[RoundStart] = field(default_factory=list)
@@ -93,15 +85,7 @@ class Sitting:
     def measure(
         self, name: str, pattern: str, records: int, work: Callable[[], Result], *, watched: int | None = None
     ) -> Result:
-        """Do something and keep how long it took.
-
-        Args:
-            name: What is done.
-            pattern: On which input.
-            records: How many records it takes in.
-            work: What does it.
-            watched: A process whose memory is looked at meanwhile, with all below it.
-        """
+        """Do something and keep how long it took; of a watched process, also the memory, with all below it."""
         os.sync()  # so that nobody pays for what was written before
         with nullcontext() if watched is None else Watch(watched) as watch:
             before, started = Usage.now(), time.perf_counter()

@@ -38,13 +38,7 @@ _HISTORY = 200_000
 
 
 def measure(sitting: Sitting, place: Place, history: int, rounds: int) -> None:
-    """Run on a thousand new records and on none; then cut a load off and run again.
-
-    Args:
-        sitting: Takes the times.
-        place: Where it runs.
-        history: Records in Silver before the load that is cut off, and records of that load.
-        rounds: How often.
+    """Run on a thousand new records and on none; then cut a load of `history` records off, and run again.
 
     Raises:
         WrongResultError: A run read or accepted another number of records than were sent.

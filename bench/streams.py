@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -34,36 +33,13 @@ _FEW = 8
 _RULES = Rules(sequence=Source("header", HEADER), producer=Source("header", PRODUCER_HEADER))
 
 
-@dataclass(frozen=True)
-class Case:
-    """A load on a table of watermarks.
+def pattern(touched: int, known: int) -> str:
+    """A load on so many known streams, as the tables name it.
 
-    Attributes:
-        known: Streams in the table.
-        touched: Streams that the load has records of.
+    >>> pattern(8, 50_000)
+    '8 of 50,000 streams'
     """
-
-    known: int
-    touched: int
-
-    @property
-    def pattern(self) -> str:
-        """As the tables name it.
-
-        >>> Case(50_000, 8).pattern
-        '8 of 50,000 streams'
-        """
-        return f"{self.touched:,} of {self.known:,} stream{'s' if self.known > 1 else ''}"
-
-
-def cases(most: int) -> list[Case]:
-    """One stream; then the most streams, with new records of a few, and of all. Partitions have equally many.
-
-    >>> [case.pattern for case in cases(50_000)]
-    ['1 of 1 stream', '8 of 50,000 streams', '50,000 of 50,000 streams']
-    """
-    known = max(_FEW, most // PARTITIONS * PARTITIONS)
-    return [Case(1, 1), Case(known, _FEW), Case(known, known)]
+    return f"{touched:,} of {known:,} stream{'s' if known > 1 else ''}"
 
 
 def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
@@ -72,18 +48,18 @@ def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
     Raises:
         WrongResultError: A load did not accept all of its records.
     """
-    wanted = cases(most)
     sitting.tell(f"Streams: making pipelines of up to {most:,} streams")
-    pipelines = {known: _Pipeline(place, known) for known in dict.fromkeys(case.known for case in wanted)}
-    for case in wanted:  # warms up
-        pipelines[case.known].arrive(case.touched)
-        pipelines[case.known].load()
+    one = _Pipeline(place, 1)
+    many = _Pipeline(place, max(_FEW, most // PARTITIONS * PARTITIONS))
+    loads = [(one, 1), (many, _FEW), (many, many.known)]
+    for pipeline, touched in loads:  # warms up
+        pipeline.arrive(touched)
+        pipeline.load()
     for _ in range(rounds):
         sitting.start_round()
-        for case in wanted:
-            pipeline = pipelines[case.known]
-            pipeline.arrive(case.touched)
-            sitting.measure(STREAMS_LOAD, case.pattern, pipeline.arrived, pipeline.load)
+        for pipeline, touched in loads:
+            pipeline.arrive(touched)
+            sitting.measure(STREAMS_LOAD, pattern(touched, pipeline.known), pipeline.arrived, pipeline.load)
 
 
 class _Pipeline:
@@ -91,6 +67,7 @@ class _Pipeline:
 
     def __init__(self, place: Place, known: int) -> None:
         self._spark: SparkSession = place.spark
+        self.known = known
         self._run = Run("bench", Lakehouse(root=str(place.folder / f"streams-{known}")), Silent())
         self._partitions = min(known, PARTITIONS)
         self._sent = 0

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,12 +28,7 @@ value: {{format: json, schema: "id BIGINT"}}
 
 @dataclass
 class Way:
-    """The files that a reader passes through.
-
-    Attributes:
-        files: In the order of the first visit.
-        hops: How often the reading goes on in another file.
-    """
+    """The files that a reader passes through, in the order of the first visit, and the hops between them."""
 
     files: list[str] = field(default_factory=list)
     hops: int = 0
@@ -146,13 +141,9 @@ def main() -> None:
     """Print both ways."""
     tour = ways()
     for title, way in (("one load, in silver", tour.load), ("one record, from Kafka to Gold", tour.record)):
-        _print(f"\n{title}: {len(way.files)} files, {way.hops} hops, {way.back} of them back to a file that had been left")
+        print(f"\n{title}: {len(way.files)} files, {way.hops} hops, {way.back} of them back to a file that had been left")
         for number, file in enumerate(way.files, 1):
-            _print(f"  {number:>3} {file}")
-
-
-def _print(text: Any) -> None:
-    sys.stdout.write(f"{text}\n")
+            print(f"  {number:>3} {file}")
 
 
 if __name__ == "__main__":

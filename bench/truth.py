@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bench.sitting import WrongResultError
 from bench.topics import HEADER
+from lakehouse.contracts.silver import HELD, LATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,6 @@ class Counts:
     """What a result holds, held against the plan.
 
     Attributes:
-        rows: All rows.
         lost: Sequences that were sent, and are neither in the result nor held.
         doubled: Rows whose sequence the result has already.
         out_of_order: Rows that stand behind one of their partition with a higher sequence.
@@ -53,12 +53,7 @@ class Counts:
 
 
 def count(topic: Topic, found: Mapping[int, Sequences], held: Mapping[int, Sequences] | None = None) -> Counts:
-    """Count a result against a topic's plan.
-
-    Args:
-        topic: The plan.
-        found: The sequences of each partition, in the result's order.
-        held: The sequences that are kept out and listed.
+    """Count a result, the sequences of each partition in order, against a topic's plan.
 
     Raises:
         WrongResultError: It holds a sequence that was never sent, or holds back one that it has.
@@ -101,14 +96,8 @@ def of_table(folder: Path) -> dict[int, Sequences]:
     )
 
 
-def held_in(folder: Path, late: str, held: str) -> dict[int, Sequences]:
-    """The sequences that wait in Silver's rejects, by partition.
-
-    Args:
-        folder: The table.
-        late: The class that waits for somebody.
-        held: The state of a record that waits.
-    """
+def held_in(folder: Path) -> dict[int, Sequences]:
+    """The late sequences that wait in Silver's rejects, by partition."""
     files = [str(folder / name) for name in _live_files(folder)]
     if not files:
         return {}
@@ -116,7 +105,7 @@ def held_in(folder: Path, late: str, held: str) -> dict[int, Sequences]:
         SELECT partition, unnest(range(first_sequence, last_sequence + 1)) AS sequence FROM read_parquet($1)
         WHERE class = $2 AND state = $3 ORDER BY ALL
     """
-    return _by_partition(query, {}, files, late, held)
+    return _by_partition(query, {}, files, LATE, HELD)
 
 
 def _by_partition(query: str, tables: Mapping[str, pa.Table], *parameters: object) -> dict[int, Sequences]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,41 @@ from bench.markdown import table
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, PEERS, TIMED, TO_DELTA, TO_TOPIC, with_copy
 
 if TYPE_CHECKING:
-    from bench.peers.outcome import Outcome
     from bench.peers.registry import Peer
     from bench.truth import Counts
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of a peer on one input.
+
+    Attributes:
+        round: From 1; 0 for the small runs whose results alone count.
+        late: Records that come once, below one that their partition had before.
+        cpu_seconds: CPU time of the peer and the broker; None where it cannot be known.
+        peak_bytes: The most resident memory of the peer's process tree, the broker's not included.
+        written_bytes: Bytes on disk afterwards, state and logs included.
+        state_bytes: The most that the peer held of what it needs to continue.
+    """
+
+    peer: str
+    input: str
+    round: int
+    records: int
+    late: int
+    seconds: float
+    cpu_seconds: float | None
+    peak_bytes: int
+    written_bytes: int
+    written_files: int
+    state_bytes: int
+    counts: Counts
+
+    @property
+    def is_as_promised(self) -> bool:
+        """Whether the result has each record once, in order, and exactly the late ones are held."""
+        return self.counts.is_exact and self.counts.held == self.late
+
 
 SHOWN: Mapping[str, Peer] = {
     each.name: each for peer in PEERS for each in ((peer, with_copy(peer)) if peer.way == TO_TOPIC else (peer,))

@@ -17,12 +17,8 @@ class Job:
     """One thing to do.
 
     Attributes:
-        do: What, see above.
-        peer: By which peer, where a process can be several.
-        servers: The broker.
-        topic: The topic to read.
         records: How many records the topic holds, or are to be generated.
-        root: The lakehouse whose Bronze holds the topic, and the folder for a table of the peer's own.
+        root: The lakehouse whose Bronze holds the topic.
         work: The peer's own folder.
         output: The topic to write.
         after_version: The version of Bronze up to which a former job has read; -1 before the first.
@@ -72,15 +68,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was done.
-
-    Attributes:
-        table: The folder of the result, where that is a table.
-        rejects: The folder of the table that lists what is held.
-        state: The folder of what the peer would need to go on, where that is not the job's.
-        version: Bronze's version, where Bronze was filled.
-        error: Why it failed; nothing else holds then.
-    """
+    """The folders of the result, of the held records and of a state outside the job's; Bronze's version; why it failed."""
 
     table: str = ""
     rejects: str = ""

@@ -13,15 +13,14 @@ from confluent_kafka.admin import AdminClient
 
 from bench import truth
 from bench.peers import programs
+from bench.peers.figures import Outcome
 from bench.peers.job import PREPARE, RUN, Job
-from bench.peers.outcome import Outcome
 from bench.peers.process import Process
 from bench.peers.registry import FROM_BRONZE, TO_DELTA, TO_TOPIC
 from bench.peers.sizes import Watch, topic_bytes, written
 from bench.sitting import Sitting
 from bench.topics import PARTITIONS
 from bench.truth import Counts
-from lakehouse.contracts.silver import HELD, LATE
 from lakehouse.table import BRONZE_RECORDS
 from tidemark.extras.demo.broker import create_topic
 
@@ -32,19 +31,10 @@ if TYPE_CHECKING:
     from bench.peers.registry import Input, Peer
     from bench.topics import Topic
 
-COPIER = "copy_from_kafka"
-
 
 @dataclass(frozen=True)
 class Ready:
-    """An input that waits to be taken in.
-
-    Attributes:
-        input: Which one.
-        topic: Its planned topic.
-        bronze: The Bronze table that holds the topic's records.
-        is_timed: Whether its times count, or its results alone.
-    """
+    """An input that waits to be taken in: its topic, and the Bronze that holds it. If not timed, its result alone counts."""
 
     input: Input
     topic: Topic
@@ -54,16 +44,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the peers run, and what was found.
-
-    Attributes:
-        sitting: Times every run, and looks at what others do meanwhile.
-        servers: The broker.
-        broker_data: Where the broker keeps its logs.
-        folder: The peers' folder; a run's part of it is removed after it.
-        warm_ups: What every process takes in first, one after another.
-        outcomes: What was found.
-    """
+    """Where the peers run, and their outcomes. Every process takes in the warm-ups first."""
 
     sitting: Sitting
     servers: str
@@ -96,12 +77,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Open:
-    """A peer's process that has taken in the warm-ups.
-
-    Attributes:
-        peer: The peer.
-        process: Its process.
-    """
+    """A peer's process that has taken in the warm-ups."""
 
     peer: Peer
     process: Process
@@ -193,7 +169,7 @@ def count(answer: Answer, topic: Topic) -> Counts:
     Raises:
         WrongResultError: It holds what was never sent.
     """
-    held = truth.held_in(Path(answer.rejects), LATE, HELD) if answer.rejects else None
+    held = truth.held_in(Path(answer.rejects)) if answer.rejects else None
     return truth.count(topic, truth.of_table(Path(answer.table)), held)
 
 

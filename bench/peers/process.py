@@ -26,15 +26,7 @@ class PeerFailedError(Exception):
 
 
 class Process:
-    """A peer's process. Whatever it prints but its answers goes into a log.
-
-    Args:
-        command: How it is started.
-        log: The file that takes what it says.
-
-    Attributes:
-        pid: Its process id.
-    """
+    """A peer's process. Whatever it prints but its answers goes into a log."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log

@@ -21,11 +21,7 @@ _OPENS = ("java.base/java.lang", "java.base/java.util", "java.base/java.util.con
 
 
 def command(peer: Peer, folder: Path) -> list[str]:
-    """The command of a peer's process, with what it needs fetched and compiled before.
-
-    Args:
-        peer: The peer.
-        folder: A folder that may hold compiled classes.
+    """The command of a peer's process. Fetches what it needs, and compiles it into the folder.
 
     Raises:
         ToolError: Something could not be fetched or compiled.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bench.peers import programs
 from bench.peers.job import INGEST, Job
-from bench.peers.measure import COPIER, Bench, Ready, measure, open_peer
+from bench.peers.measure import Bench, Ready, measure, open_peer
 from bench.peers.process import PeerFailedError, Process
-from bench.peers.registry import CHECKED, FEW, PEERS, TIMED, TO_TOPIC
+from bench.peers.registry import CHECKED, COPIER, FEW, PEERS, TIMED, TO_TOPIC
 from bench.sitting import WrongResultError
 from bench.topics import plan_topic, send_topic, swap_blocks
 from lakehouse.errors import ToolError
@@ -20,8 +20,8 @@ from lakehouse.table import BRONZE_RECORDS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bench.peers.figures import Outcome
     from bench.peers.measure import Open
-    from bench.peers.outcome import Outcome
     from bench.peers.registry import Input, Peer
     from bench.sitting import Sitting
     from bench.topics import Topic
@@ -36,13 +36,7 @@ _TIMED_PREFIX = "timed-"
 
 @dataclass(frozen=True)
 class Asked:
-    """What to run.
-
-    Attributes:
-        records: Records of each timed input.
-        rounds: How often every peer has its turn.
-        names: The peers; all where it is empty.
-    """
+    """What to run: so many records of each timed input, in so many rounds, by the named peers (all if none is named)."""
 
     records: int
     rounds: int
@@ -66,12 +60,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """The runs that ended, and the peers that failed.
-
-    Attributes:
-        outcomes: Every run that ended.
-        failures: Why a peer has no further runs, by its name.
-    """
+    """The runs that ended, and by a peer's name why it has no further runs."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)

@@ -21,10 +21,6 @@ _LOOK_SECONDS = 0.5
 class Watch:
     """Looks at a process tree and a folder twice a second, as long as its `with` block lasts.
 
-    Args:
-        pid: The root of the tree.
-        folder: The folder, which need not be there yet; None for no folder.
-
     Attributes:
         peak_bytes: The most memory that the tree held at a look.
         peak_folder_bytes: The most bytes that lay in the folder at a look.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from bench import generated
 from bench.peers import ours, spark_batch, spark_stream
 from bench.peers.job import GENERATE, INGEST, PREPARE, Answer, Job
-from bench.peers.spark_rows import bronze_of
+from bench.peers.registry import COPIER
+from bench.peers.spark_rows import bronze_of, create_result
 from lakehouse.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -26,16 +27,6 @@ RUNS: dict[str, Callable[[SparkSession, Job], Answer]] = {
     "ours": ours.load_silver,
     "ours_from_kafka": ours.ingest_and_load,
 }
-PREPARES: dict[str, Callable[[SparkSession, Job], None]] = {
-    "copy": spark_batch.prepare,
-    "drop_duplicates": spark_batch.prepare,
-    "row_number": spark_batch.prepare,
-    "merge": spark_batch.prepare,
-    "within_watermark": spark_stream.prepare,
-    "within_watermark_from_kafka": spark_stream.prepare,
-    "ours": ours.prepare,
-    "ours_from_kafka": ours.prepare,
-}
 
 
 def do(job: Job) -> Answer:
@@ -46,8 +37,10 @@ def do(job: Job) -> Answer:
     if job.do == GENERATE:
         return Answer(version=generated.append_records(spark, bronze_of(job), job.records, job.after_records))
     if job.do == PREPARE:
-        if job.peer in PREPARES:
-            PREPARES[job.peer](spark, job)
+        if job.peer.startswith("ours"):
+            ours.prepare(spark, job)
+        elif job.peer != COPIER:  # its result has Bronze's columns
+            create_result(spark, job)
         return Answer()
     return RUNS[job.peer](spark, job)
 

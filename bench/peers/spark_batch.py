@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from bench.peers.job import Answer
-from bench.peers.spark_rows import IDENTITY, create_result, new_rows, result_of
+from bench.peers.spark_rows import IDENTITY, new_rows, result_of
 from lakehouse.contracts.silver import silver_records
 from lakehouse.delta import tables
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from bench.peers.job import Job
 
 _NEW = "bench_new_rows"
-
-
-def prepare(spark: SparkSession, job: Job) -> None:
-    """Create the result's table, which is not measured."""
-    create_result(spark, job)
 
 
 def copy(spark: SparkSession, job: Job) -> Answer:

@@ -46,8 +46,6 @@ def sequenced(records: DataFrame) -> DataFrame:
     return as_silver(records).withColumn("sequence", value.cast("string").cast("bigint"))
 
 
-def create_result(spark: SparkSession, job: Job) -> Table:
+def create_result(spark: SparkSession, job: Job) -> None:
     """Create the table that the job writes, with the columns of Silver."""
-    result = result_of(job)
-    tables.create(spark, result, silver_records())
-    return result
+    tables.create(spark, result_of(job), silver_records())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.peers.job import Answer
-from bench.peers.spark_rows import IDENTITY, bronze_of, create_result, sequenced
+from bench.peers.spark_rows import IDENTITY, bronze_of, sequenced
 from bronze.records import bronze_records
 from lakehouse.contracts.silver import silver_records
 
@@ -15,20 +15,11 @@ if TYPE_CHECKING:
     from bench.peers.job import Job
 
 _STATE = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 _DELAY = "1 hour"
 """How long a copy may come after its record. All of a benchmark's records are younger: none is dropped for its age."""
-
-
-def prepare(spark: SparkSession, job: Job) -> None:
-    """Create the result's table, and choose the state store."""
-    create_result(spark, job)
-    for name, value in _STATE.items():
-        spark.conf.set(name, value)
 
 
 def within_watermark(spark: SparkSession, job: Job) -> Answer:
@@ -47,6 +38,8 @@ def copy_from_kafka(spark: SparkSession, job: Job) -> Answer:
 
 
 def _deduplicate(records: DataFrame, job: Job) -> Answer:
+    for name, value in _STATE.items():
+        records.sparkSession.conf.set(name, value)
     once = sequenced(records).withWatermark("timestamp", _DELAY).dropDuplicatesWithinWatermark(IDENTITY)
     return _stream(once.select(silver_records().names), job)
 

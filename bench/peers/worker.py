@@ -7,17 +7,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
 
 from bench.peers.job import Answer, Job
-
-
-class Works(Protocol):
-    """What a module of peers offers."""
-
-    def do(self, job: Job) -> Answer:
-        """Do a job."""
-
 
 MODULES = {"spark": "bench.peers.spark", "duckdb": "bench.peers.duck"}
 
@@ -27,10 +18,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     (name,) = sys.argv[1:] if argv is None else argv
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a JVM below this process prints what it likes; answers stay alone
-    works = cast("Works", import_module(MODULES[name]))
+    module = import_module(MODULES[name])
     for line in sys.stdin:
         try:
-            answer = works.do(Job.parse(line))
+            answer: Answer = module.do(Job.parse(line))
         except Exception as error:  # noqa: BLE001 -- whatever a peer fails with is its result
             traceback.print_exc()
             answer = Answer(error=f"{type(error).__name__}: {error}".splitlines()[0])

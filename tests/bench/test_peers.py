@@ -15,9 +15,8 @@ import pytest
 from bench import page, parts, run
 from bench.growth import GROWN_LOAD, Sizes
 from bench.keys import keys_of, murmur2, partition_of
-from bench.peers.figures import peers_table
+from bench.peers.figures import Outcome, peers_table
 from bench.peers.job import PREPARE, RUN, Answer, Job
-from bench.peers.outcome import Outcome
 from bench.peers.process import PeerFailedError, Process
 from bench.peers.registry import CHECKED, FEW, PEERS, SWAPPED, TIMED
 from bench.peers.rounds import Found
