@@ -1,15 +1,17 @@
 """The extras that are imported by name, such as a format that a config or a claim names. Text and JSON are not here."""
 
+from __future__ import annotations
+
 import importlib
 import importlib.util
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from pydantic import ValidationInfo
-
 from lakehouse.errors import ToolError
 
 if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
     from lakehouse.settings.pipeline import ValueFormat
 
 WrittenFormat = Literal["json", "avro", "protobuf"]
@@ -24,6 +26,7 @@ _MODULES = {
     "watch": "tidemark.extras.watch.metrics",
 }
 _LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf", "report": "vl_convert", "watch": "prometheus_client"}
+"""A library that the extra of that name installs."""
 EXTRAS = ("avro", "protobuf")
 """The formats whose values have a schema of their own."""
 
@@ -34,10 +37,10 @@ class Schemas(Protocol):
     def content(self, given: str, info: ValidationInfo) -> str:
         """Return a schema's text, from its file unless it is the text itself; raise a `SettingError` if it cannot be read."""
 
-    def validate(self, settings: "ValueFormat") -> str | None:
+    def validate(self, settings: ValueFormat) -> str | None:
         """Return why no value can be decoded into the fields of the settings; None if some can."""
 
-    def pinned(self, settings: "ValueFormat") -> str:
+    def pinned(self, settings: ValueFormat) -> str:
         """Return the schema of all values as a claim keeps it; empty if each value names its own."""
 
 
