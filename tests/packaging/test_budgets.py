@@ -11,24 +11,24 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 10_282,
-    "bronze": 2_484,
-    "silver": 5_937,
-    "expectations": 1_989,
-    "gold": 746,
-    "pipelines": 3_062,
+    "lakehouse": 9_835,
+    "bronze": 2_403,
+    "silver": 5_679,
+    "expectations": 1_978,
+    "gold": 744,
+    "pipelines": 3_003,
     "tidemark": 4_642,
     "tidemark/extras": 6_116,
     "jobs": 123,
     "producer": 1_421,
-    "tests": 31_886,
-    "bench": 4_693,
+    "tests": 31_660,
+    "bench": 4_465,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""
 WORDS, WORDS_OF_BENCHMARKS = 60_000, 1_500
 DECISIONS, WORDS_OF_A_DECISION = 35, 250
 DEPENDENCIES = 15
-LOAD_MODULES, LOAD_LINES = 97, 12_230
+LOAD_MODULES, LOAD_LINES = 84, 10_851
 
 
 @pytest.mark.parametrize("folder", BUDGETS)
