@@ -51,8 +51,8 @@ def merge_by_stream(target: str, source: str) -> str:
 def merge_latest(target: str, source: str, *, up_to: int) -> str:
     """Build the MERGE into `gold_latest`: a record replaces a lower one of its stream.
 
-    It also replaces a record of another stream, because it was chosen among all streams of its key. A record of a load after
-    `up_to` stays, because a slow publisher does not know it.
+    It also replaces a record of another stream: `among_streams` has already compared all streams of the key. A record of a load
+    after `up_to` stays, because a slow publisher does not know it.
     """
     is_replaced = f"({_is_higher()} OR NOT ({_IS_SAME_STREAM}) AND old.load_seq <= {up_to})"
     return _merge_where(target, source, _IS_SAME_KEY, is_replaced)

@@ -163,7 +163,7 @@ def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFra
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
-    """Sum the rows of `bronze_counts` by load: the first one that ends at the version or later.
+    """Sum the rows of `bronze_counts` by load. A version belongs to the first load whose last version is not below it.
 
     `loads` are the last version and the number of each load.
     """

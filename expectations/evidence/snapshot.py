@@ -38,7 +38,7 @@ _BLOCK = (*STREAM, "load_seq", "epoch")
 class AuditSnapshot:
     """What a gate run reads: its loads, its versions, and the watermarks.
 
-    `finished` is the last finished load. Loads after the range were rejected; some in it may be, if Gold was rolled back since.
+    `finished` is the last finished load. All loads after the range were rejected; after a rollback of Gold, some in it may be.
     """
 
     gate_run: GateRun

@@ -70,7 +70,7 @@ def _extracted(records: DataFrame, last_rules: str | None) -> Iterator[Violation
     again = extract(current.withColumnsRenamed(kept), sources)
     differs = reduce(or_, (~F.col(name).eqNullSafe(F.col(kept[name])) for name in EXTRACTED))
     observed = "records whose producer, epoch, sequence or problem is not what their bytes say"
-    yield from _counted(again.where(differs), BRONZE_RECORDS, observed, "what the bytes say")
+    yield from _counted(again.select(*PLACE, differs.alias("differs")), BRONZE_RECORDS, observed, "what the bytes say")
 
 
 def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of: Mapping[int, str]) -> Iterator[Violation]:
@@ -83,16 +83,16 @@ def _payloads(spark: SparkSession, run: Run, snapshot: VerifySnapshot, rules_of:
     for decoding, loads in decodings.items():
         rows = silver.where(pruning.any_of(loads))
         again = decoded(rows, with_schemas(spark, run, rows, decoding))
-        compared.append(again.where(F.col("kept") != _as_json("payload")).select(*PLACE))
+        compared.append(again.select(*PLACE, (F.col("kept") != _as_json("payload")).alias("differs")))
     yield from _counted(
         reduce(DataFrame.unionByName, compared), SILVER_RECORDS, "payloads that are not their values", "the value, decoded"
     )
 
 
-def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> Iterator[Violation]:
-    """Count the records that differ and name the first one."""
-    place = F.struct(*PLACE)
-    found = differing.agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first")).collect()[0]
+def _counted(compared: DataFrame, table: str, observed: str, expected: str) -> Iterator[Violation]:
+    """Count the records that differ and name the first one. Spark would repeat the extraction in a filter, without end."""
+    first = F.min(F.when(F.col("differs"), F.struct(*PLACE))).alias("first")
+    found = compared.agg(F.count_if("differs").alias("records"), first).collect()[0]
     if found["records"]:
         first = found["first"]
         where = f"{table}, topic {first['topic']}, partition {first['partition']}, offset {first['offset']}"

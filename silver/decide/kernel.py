@@ -56,8 +56,8 @@ class Decided:
 
     Attributes:
         segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
-            the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
-            suspects, or of duplicates, of an epoch whose sequences rise.
+            the others, in the order of streams and offsets. A block is one record, or an unbroken run of replays.
+            Suspects or duplicates of one epoch form a block while their sequences rise.
         jumps: The streams with jumps, and the numbers `jumps_forward` and `jumps_backward`.
         gaps: Stream, epoch, first and last sequence that accepted records of contiguous topics skip, in offset order.
         suspects: Key and offset of each, the first offset of its block, and `is_older`: its epoch is below its stream's.

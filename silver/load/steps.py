@@ -49,7 +49,7 @@ _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "eras
 
 @dataclass(frozen=True)
 class Load:
-    """The result of one load: the number of decided records, of each class, and of those that lack only a decodable value.
+    """The result of one load: its decided records, those of each class, and the invalid ones that only lack a decodable value.
 
     `is_repeat`: an earlier run had claimed it. `is_cut`: Bronze held more records than one load may have.
     """

@@ -48,8 +48,8 @@ class BronzeRange:
     """The Bronze versions after `after_version` up to `to_version`, above each partition's last decided offset.
 
     `counted` is the number of records in these versions, by their commits; None if unknown. `up_to` has the last offset of each
-    partition if the versions can no longer be read. `joined` are topics that the previous load did not decide; the versions do
-    not count their records. `is_current`: Bronze extracted all of the range's records by the load's rules.
+    partition if the versions can no longer be read. The previous load did not decide the topics in `joined`: records of theirs
+    may lie in earlier versions. `is_current`: Bronze extracted all of the range's records by the load's rules.
     """
 
     after_version: int
@@ -77,7 +77,7 @@ class Plan:
     """A load before it is written: everything that its commits need. The rejects of all chunks but the last are on disk.
 
     `watermarks` are those before the load, including retired streams that occur again. `out` are offsets that Silver does not
-    get, as `lakehouse.spark.bitmaps.blocks`; `late` accepted late ones; `replayed` those that occur twice in the range.
+    get, as `lakehouse.spark.bitmaps.blocks`; `late` those of late records that it gets; `replayed` those that occur twice.
     `counts_replays`: whether `replay` counts repeated ingests, which is unknown once those versions are gone.
     """
 

@@ -1,4 +1,4 @@
-"""Classify suspects as duplicate, late, collision or fenced, by the records of their sequence that were kept, or late, before.
+"""Compare suspects with earlier kept and late records of the same key: duplicate, late, collision or fenced.
 
 A watermark alone cannot distinguish a resent record from one that never arrived before. So suspects are compared with Silver,
 with the load's own accepted records and with the rejects. The comparison uses stream, epoch, sequence and a hash of key and
