@@ -1,23 +1,17 @@
 """Small frames from rows on the driver, by Arrow: `createDataFrame` of a list starts a Python worker, 0.1 s or more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from lakehouse.contracts.contract import Contract
 from lakehouse.contracts.silver import STREAM
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from lakehouse.contracts.contract import Contract
 
 _SCALARS = {
     "bigint": pa.int64(),
@@ -65,7 +59,8 @@ def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = N
     if table.num_rows:
         whole = table.combine_chunks()
         return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema=schema)
-    return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")
+    nullable = pa.schema([(field.name, field.type) for field in table.schema])
+    return spark.createDataFrame(pa.Table.from_pylist([{}], nullable)).where("false")
 
 
 def of_many(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -11,7 +11,7 @@ import pytest
 from tests.packaging.test_repository import PACKAGES, PROJECT, ROOT, committed
 
 BUDGETS = {
-    "lakehouse": 9_835,
+    "lakehouse": 9_830,
     "bronze": 2_403,
     "silver": 5_679,
     "expectations": 1_978,
@@ -21,7 +21,7 @@ BUDGETS = {
     "tidemark/extras": 6_116,
     "jobs": 123,
     "producer": 1_421,
-    "tests": 31_660,
+    "tests": 31_667,
     "bench": 4_465,
 }
 """Lines of Python and Java; a folder's own row counts its lines, not that of the folder around it."""

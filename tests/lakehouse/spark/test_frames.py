@@ -16,7 +16,8 @@ from tests.support.examples import examples
 
 @pytest.mark.parametrize("chunks", [[[1], [], [2]], [[], [1, 2]], [[1, 2], []], [[], [1], [], [], [2], []], [[], []]], ids=str)
 def test_no_row_is_lost_behind_a_chunk_without_rows(spark: SparkSession, chunks: list[list[int]]) -> None:
-    table = pa.table({"offset": pa.chunked_array(chunks, pa.int64())})
+    schema = pa.schema([pa.field("offset", pa.int64(), nullable=False)])
+    table = pa.table([pa.chunked_array(chunks, pa.int64())], schema=schema)
     with patch.object(frames, "_AT_ONCE", 1):
         for frame in (frames.of_arrow(spark, table), frames.of_many(spark, table)):
             assert frame.columns == ["offset"]
